@@ -11135,29 +11135,46 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
+/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *data = ignis__tensor_array(call, tensor), *made;
+    if (!data)
+        return NULL;
+    made = ignis__array_adopt(call, ignis__array_create_like(call, data, data->dtype));
+    ignis__array_drop(call, data);
+    return made;
+}
+
+/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *grad;
+    ignis_array handle;
+    bool ok, fresh;
+    ignis__leaf_enter(tensor);
+    fresh = !tensor->grad;
+    grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
+    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    if (ok && !values) {
+        handle.id = grad->slot.handle;
+        ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
+    } else if (ok && values != grad) {
+        ok = ignis__array_copy_bytes(call, grad, 0, values);
+    }
+    if (ok && fresh)
+        ignis__gradient_install(call, tensor, grad);
+    ignis__leaf_leave(tensor);
+    if (grad && fresh && !ok)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
-    ignis_array zero = IGNIS__ZERO, grad;
-    ignis__array *data;
-    bool ok;
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad) {
-        data = ignis__tensor_array(call, tensor);
-        if (data) {
-            zero = ignis__array_create_like(call, data, data->dtype);
-            ignis__array_drop(call, data);
-        }
-    }
-    grad.id = tensor->grad ? tensor->grad->slot.handle : zero.id;
-    ok = grad.id && (!tensor->grad || ignis__gradient_follow(call, tensor->grad)) && ignis__array_set_zero(call, grad) == IGNIS_OK;
-    if (ok && zero.id)
-        ignis__gradient_install(call, tensor, ignis__array_adopt(call, zero));
-    else if (zero.id)
-        ignis__array_discard(call, &zero);
-    ignis__leaf_leave(tensor);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
@@ -11170,24 +11187,6 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     status = ignis__zero_grad(call, tensor);
     ignis__tensor_drop(call, tensor);
     return status;
-}
-
-/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
-static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
-{
-    ignis__array *made = NULL;
-    bool ok;
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad)
-        made = ignis__array_adopt(call, ignis__array_create_like(call, values, values->dtype));
-    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
-         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
-    if (ok && made)
-        ignis__gradient_install(call, tensor, made);
-    ignis__leaf_leave(tensor);
-    if (made && !ok)
-        ignis__array_unclaim(call, made);
-    return ok;
 }
 
 /*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */

@@ -193,12 +193,12 @@
         Operations of NCCL have the same deadline as others; a thread of Ignis watches it, and polls NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
-        ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
-        ranks begin operations in different orders, X before Y here and Y before X there, can so wait for each other until the deadline, also
-        on two streams: TIMEOUT, with a message that names both. So all ranks begin the operations of all their communicators in one order.
-        Where that cannot be, as each is driven by a thread of its own, ignis_comm_desc.most_blocks makes room: with N communicators at work at
-        the same time, at most the multiprocessors of a GPU (132 of an H200) divided by N. Large operations take longer then. Those that NCCL
-        does need one order all the same.
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation occupies most multiprocessors of a GPU until all ranks have come to it. If one
+        rank begins an operation on communicator X and then one on Y, and another rank Y and then X, the two can wait for each other until the
+        deadline, even on two streams: the result is TIMEOUT, with a message that names both communicators. So begin the operations of all
+        communicators in the same order on all ranks. Where a thread for each communicator makes that impossible, set
+        ignis_comm_desc.most_blocks to the number of multiprocessors (132 on an H200) divided by the number of communicators: then their kernels
+        run at the same time, and large operations take longer. Operations that NCCL does need one order all the same.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it return. Nothing hangs: kernels have the deadline, too.
@@ -210,8 +210,9 @@
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
         communicator on all ranks on purpose. A rank that is only slow, or stopped, does not count as dead: the others get TIMEOUT from their
-        operation, and shrink waits for it. Several hosts communicate through rank 0: when it dies, the other hosts lose each other.
-        A host that loses power or network is noticed within 15 s, as its system no longer answers; one whose processes are only stopped
+        operation, and ignis_comm_shrink waits for it; ignis_comm_shrink_without leaves it out, if all who go on name it. Several hosts
+        communicate through rank 0: when it dies, the other hosts lose each other. A host that loses power or network is noticed within
+        15 s, as its system no longer answers; one whose processes are only stopped
         does answer. ignis_comm_destroy is no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
@@ -1033,10 +1034,10 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
 /*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on devices[i]
-    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s counts. One thread may call an operation on
-    each of them in turn, as operations do not wait; or each has a thread of its own.
+    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks count. One thread may call an
+    operation on each of them in turn, as operations do not wait; or each has a thread of its own.
     Returns: IGNIS_OK, and *comms filled; all zero on failure.
-    Errors: ARGUMENT (a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
+    Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
     other's memory), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
@@ -3452,7 +3453,7 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
-/*  What is in such a file. Whoever has the name keeps the file locked, so the system knows when he is gone. */
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
 typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
@@ -3533,7 +3534,7 @@ static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 /* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
 
-/*  Who has connected and proven nothing yet. There is room for so many; the others wait where the system keeps those who knock. */
+/*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
 enum { IGNIS__DOOR_PENDING = 64 };
 #define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
 #define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
@@ -3589,7 +3590,7 @@ static void ignis__door_wait(const ignis__door *door, int ms)
     ignis__trouble late;
     if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
         ignis__sleep_us(1000);
-    else if (door->pending_count == IGNIS__DOOR_PENDING) /* those who knock would wake us, and there is no room */
+    else if (door->pending_count == IGNIS__DOOR_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
     else
         (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
@@ -3616,28 +3617,40 @@ static ignis__wire *ignis__door_take(ignis__door *door, int index)
     return wire;
 }
 
-/*  Turns away somebody who is not pending (any more). */
+/*  Counts one that was turned away; the first is told. */
+static void ignis__door_count(const char *call, ignis__door *door, const char *why)
+{
+    if (ignis__atomic_add(&door->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+}
+
+/*  Turns away one that is no longer pending. */
 static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
 {
     ignis__trouble ignored;
     if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    if (ignis__atomic_add(&door->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+    ignis__door_count(call, door, why);
+}
+
+/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
+static void ignis__door_make_room(const char *call, ignis__door *door, const char *why)
+{
+    ignis__wire_free(ignis__door_take(door, 0));
+    ignis__door_count(call, door, why);
 }
 
 /*  Takes in who has come to a door, as far as there is room. */
-static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__door_arrivals(const char *call, ignis__trouble *trouble, ignis__door *door)
 {
     for (;;) {
         ignis__wire *fresh;
-        if (door->pending_count == IGNIS__DOOR_PENDING) { /* an honest one that was only slow finds itself cut off, and connects again */
+        if (door->pending_count == IGNIS__DOOR_PENDING) {
             if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
                 return true;
-            ignis__wire_free(ignis__door_take(door, 0));
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, "too many at once prove nothing");
         }
         fresh = ignis__wire_make(trouble, door->kind, door->path);
         if (!fresh)
@@ -3647,8 +3660,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
             ignis__wire_free(fresh);
             if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__wire_free(ignis__door_take(door, 0)); /* there are too many descriptors, or there is too little memory for so many */
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, trouble->why); /* there are too few descriptors, or too little memory */
             continue;
         }
         door->arrivals++;
@@ -3658,7 +3670,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
     }
 }
 
-/*  Hears somebody who is pending. 1: he has proven himself, and his claim is in the inbox; 0: not yet; -1: he is to be turned away. */
+/*  Reads what one that is pending says. 1: it has proven itself, and its claim is in the inbox; 0: not yet; -1: it is to be turned away. */
 static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
 {
     struct {
@@ -3701,12 +3713,12 @@ static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ig
     return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
 }
 
-/*  The next one who has proven himself, with his claim in the inbox: the caller welcomes or refuses him. Null with the trouble set. */
+/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
 static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__door_arrivals(trouble, door))
+        if (!ignis__door_arrivals(call, trouble, door))
             return NULL;
         for (i = 0; i < door->pending_count; i++) {
             ignis__wire *wire = door->pending[i].wire;
@@ -3733,7 +3745,7 @@ static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, 
     }
 }
 
-/*  The claim of one who has proven himself, if it has the right size. */
+/*  The claim of one that has proven itself, if it has the right size. */
 static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
 {
     if (ignis__head_of(wire).size != 32 + size)
@@ -3742,7 +3754,7 @@ static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, 
     return true;
 }
 
-/*  Lets in one who has proven himself; from here on messages may have `capacity` bytes. */
+/*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
 static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
 {
     ignis__inbox_next(wire);
@@ -3780,7 +3792,8 @@ static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, co
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const char *name_path, const unsigned char *secret)
+static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
+                             const unsigned char *secret)
 {
     ignis__name_card card;
     memset(&card, 0, sizeof card);
@@ -3803,7 +3816,7 @@ static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const c
     if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
         return false;
     ignis__door_poll(door, door->file, true);
-    return ignis__door_arrivals(trouble, door);
+    return ignis__door_arrivals(call, trouble, door);
 }
 
 /*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
@@ -4704,7 +4717,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     }
     ignis__door_init(door, address.kind, address.path);
     door->timeout_ns = address.timeout_ns;
-    if (ignis__door_open(&trouble, door, address.name_path, desc->token ? address.secret : NULL))
+    if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, door);
     ignis__channel_free(NULL, door);
     ignis__trouble_report(call, &trouble);
@@ -6508,6 +6521,8 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        if (path)
+            remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
@@ -7418,16 +7433,28 @@ typedef struct ignis__nccl_config {
     int split_share;
 } ignis__nccl_config;
 
-typedef enum ignis__nccl_kind {
-    IGNIS__NCCL_ALL_REDUCE,
-    IGNIS__NCCL_REDUCE,
-    IGNIS__NCCL_BROADCAST,
-    IGNIS__NCCL_ALL_GATHER,     /* count: what each rank gives */
-    IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
-    IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
-    IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV
-} ignis__nccl_kind;
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root; /* of a message the other rank */
+} ignis__comm_task;
 
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
@@ -7584,7 +7611,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     ignis__nccl_drop(nccl);
 }
 
-/*  What one rank makes and all give to ignis__nccl_join. */
+/*  What one rank makes and all give to ignis__nccl_begin. */
 static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
@@ -7640,18 +7667,6 @@ static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
-/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                                              int size, int64_t deadline_ns)
-{
-    ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
-    if (nccl && !ignis__nccl_joined(call, nccl)) {
-        ignis__nccl_leave(call, nccl);
-        nccl = NULL;
-    }
-    return nccl;
-}
-
 /*  Keeps the first failure; without one, whether something is still under way. */
 static void ignis__nccl_note(int *first, int error)
 {
@@ -7659,30 +7674,21 @@ static void ignis__nccl_note(int *first, int error)
         *first = error;
 }
 
-typedef struct ignis__nccl_task {
-    ignis__nccl_kind kind;
-    ignis__address in, out;
-    int64_t count;
-    ignis_dtype dtype;
-    ignis_op op;
-    int root; /* of reduce and broadcast; of a message the other rank */
-} ignis__nccl_task;
-
 /*  Hands one operation to NCCL. Returns the first failure. */
-static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size, void *stream)
+static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
 {
     const char *from = (const char *)(uintptr_t)task->in;
     char *to = (char *)(uintptr_t)task->out;
     size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
     int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
     switch (task->kind) {
-    case IGNIS__NCCL_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
-    case IGNIS__NCCL_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
-    case IGNIS__NCCL_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
-    case IGNIS__NCCL_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
-    case IGNIS__NCCL_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
+    case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
+    case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
             ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
@@ -7694,11 +7700,12 @@ static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size,
 
 /*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
     ever. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__nccl_task *tasks, int count, int size, void *stream)
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
 {
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
-    const bool grouped = count > 1 || tasks[0].kind == IGNIS__NCCL_ALL_TO_ALL;
+    static const char *const names[IGNIS__COMM_BARRIER] = {
+        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
+        "ncclSend", "ncclRecv"};
+    const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
     ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
@@ -7717,8 +7724,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_give_up(call, nccl, names[count > 1 ? IGNIS__NCCL_ALL_TO_ALL : tasks[0].kind], error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
@@ -8737,28 +8743,36 @@ static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
     return head;
 }
 
+/*  Whether a rank has given up the attempt that a message of it belongs to. */
+static bool ignis__joint_void(const ignis__job_message *message)
+{
+    ignis__joint_head head = ignis__joint_head_of(message), later = head;
+    const ignis__job_message *next = message->next;
+    for (; next && later.print != IGNIS__JOINT_GIVEN_UP; next = next->next)
+        if (next->key == message->key && ignis__joint_head_of(next).attempt == head.attempt)
+            later = ignis__joint_head_of(next);
+    return later.print == IGNIS__JOINT_GIVEN_UP;
+}
+
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts
-    less. */
+    noted. Dropped are records of earlier attempts, those that the rank has given up, and those of one that is in something that counts less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
     ignis__job_message **at = &link->first, *message;
-    ignis__joint_head head, last = {0, 0};
-    for (message = link->first; message; message = message->next)
-        if (message->key == joint->key)
-            last = ignis__joint_head_of(message);
-    joint->overtaken = last.attempt > joint->attempt && last.print != IGNIS__JOINT_GIVEN_UP;
-    if (joint->overtaken)
-        joint->attempt = last.attempt;
-    while (!joint->overtaken && (message = *at) != NULL) {
-        bool stale;
+    while ((message = *at) != NULL) {
+        ignis__joint_head head = ignis__joint_head_of(message);
+        bool stale = ignis__joint_void(message) || head.attempt < joint->attempt ||
+                     (head.attempt == joint->attempt && head.print >> 28 < joint->print >> 28);
         if (message->key != joint->key) {
             at = &message->next;
             continue;
         }
-        head = ignis__joint_head_of(message);
-        stale = last.print == IGNIS__JOINT_GIVEN_UP || head.attempt < joint->attempt || head.print >> 28 < joint->print >> 28;
+        if (!stale && head.attempt > joint->attempt) {
+            joint->attempt = head.attempt;
+            joint->overtaken = true;
+            return NULL;
+        }
         if (!stale && head.print != joint->print) {
             joint->failure.reason = IGNIS__JOINT_DIFFERS;
             joint->failure.rank = rank;
@@ -8816,8 +8830,8 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
-    No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member
+    i. No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
     Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
@@ -9023,7 +9037,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
                     "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
         return false;
     }
-    if (!ignis__door_open(&trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
+    if (!ignis__door_open(meeting->call, &trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
         ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
         return false;
     }
@@ -9046,8 +9060,9 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
     } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
@@ -9233,7 +9248,8 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     }
     ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
     ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
-    if (ignis__door_open(&trouble, meeting->local, NULL, meeting->job->secret)) /* the secret is going to be that of rank 0 */
+    if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
+                         meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
     ignis__trouble_report(meeting->call, &trouble);
     return false;
@@ -9813,17 +9829,6 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
     int i;
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
-        ignis__device_leave(&binding);
-    }
-    if (comm->job) /* nobody tells it anything from here on */
-        ignis__job_watch_end(comm->job, &comm->watch);
-    ignis__mutex_lock(&memory->regions->lock);
-    for (i = 0; i < memory->regions->count; i++)
-        if (memory->regions->comms[i] == comm)
-            memory->regions->comms[i] = NULL;
-    ignis__mutex_unlock(&memory->regions->lock);
-    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
-        (void)ignis__device_finish(comm->device);
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
@@ -9833,6 +9838,13 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
         }
         ignis__device_leave(&binding);
     }
+    if (comm->job) /* nobody tells it anything from here on */
+        ignis__job_watch_end(comm->job, &comm->watch);
+    ignis__mutex_lock(&memory->regions->lock);
+    for (i = 0; i < memory->regions->count; i++)
+        if (memory->regions->comms[i] == comm)
+            memory->regions->comms[i] = NULL;
+    ignis__mutex_unlock(&memory->regions->lock);
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
     ignis__pool_give(&ignis__comms, comm);
@@ -9908,8 +9920,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     return false;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on
-    failure. */
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
+    Null on failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
@@ -10207,28 +10219,29 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
     return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
 }
 
-/*  This rank's region, and a descriptor of it for the others. */
-static bool ignis__region_make(const char *call, ignis__comm *comm, bool staged, int *fd)
+/*  This rank's region, and a descriptor of it for the others in fds[0]. */
+static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
 {
+    ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
     ignis_vmm_handle handle;
-    regions->bytes = ignis__comm_region_bytes(comm->size);
+    making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
-        if (!ignis__host_share(call, regions->bytes, &handle))
+        if (!ignis__host_share(making->call, regions->bytes, &handle))
             return false;
-        *fd = handle.fd;
-        return ignis__staged_map(call, regions, comm->rank, *fd);
+        fds[0] = handle.fd;
+        return ignis__staged_map(making->call, regions, comm->rank, handle.fd);
     }
-    if (!ignis__vmm_make(call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
-    regions->bytes = mine->size;
+    making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    return ignis__vmm_fd(call, mine, fd);
+    return ignis__vmm_fd(making->call, mine, fds);
 }
 
 /*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, bool staged, const int *fds)
+static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
@@ -10284,12 +10297,9 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
 {
     ignis__comm *comm = making->comm;
     const ignis__address *address = comm->memory->regions->address;
-    ignis__binding binding;
     void *stream = NULL;
     bool ok;
     int i;
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
     ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
     for (i = 0; ok && i < comm->size; i++)
         ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
@@ -10302,28 +10312,29 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
-    ignis__device_leave(&binding);
     return ok;
 }
 
 /*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making)
+static bool ignis__probe_write(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
     int i;
+    (void)staged, (void)fds;
     for (i = 0; i < comm->size; i++)
         ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
     return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
 }
 
 /*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making)
+static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
     size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
     int from, to;
+    (void)staged, (void)fds;
     memset(data, 0, sizeof data);
     if (!ignis__probe_copy(making, data, piece, 0, false))
         return false;
@@ -10342,34 +10353,25 @@ static bool ignis__probe_read(ignis__making *making)
 /*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making, bool staged)
 {
+    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {ignis__region_make, ignis__regions_adopt,
+                                                                                   ignis__probe_write, ignis__probe_read};
     ignis__comm *comm = making->comm;
-    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
-    bool ok;
-    ignis__step_begin(making);
-    if (ignis__device_enter(making->call, comm->device, &binding)) {
-        (void)ignis__region_make(making->call, comm, staged, &fd);
-        ignis__device_leave(&binding);
-    }
-    making->mine.bytes = comm->memory->regions->bytes;
-    ok = ignis__step_end(making, fd, fds);
-    ignis__fd_drop(&fd);
-    if (ok) {
+    bool ok = true;
+    for (i = 0; i < comm->size; i++)
+        fds[i] = -1;
+    for (step = 0; ok && step < IGNIS__COUNT(steps); step++) {
         ignis__step_begin(making);
-        (void)ignis__regions_adopt(making, staged, fds);
-        for (i = 0; i < comm->size; i++)
+        if (ignis__device_enter(making->call, comm->device, &binding)) {
+            (void)steps[step](making, staged, fds);
+            ignis__device_leave(&binding);
+        }
+        mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
+        for (i = 0; step > 0 && i < comm->size; i++)
             ignis__fd_drop(&fds[i]);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_write(making);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_read(making);
-        ok = ignis__step_end(making, -1, NULL);
+        ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
+        ignis__fd_drop(&mine);
     }
     if (!ok)
         ignis__comm_regions_clear(making->call, comm->memory->regions);
@@ -10405,14 +10407,16 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
 
-/*  A communicator of members (ranks of the job) with nothing in it yet. */
+/*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
                                         uint64_t key, const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
+    int i;
     if (!comm)
         return NULL;
-    memcpy(comm->member, member, sizeof *member * (size_t)count);
+    for (i = 0; i < count; i++)
+        comm->member[i] = member ? member[i] : i;
     comm->watch.key = key;
     comm->watch.member = comm->member;
     comm->watch.count = count;
@@ -10623,19 +10627,6 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__j
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
-typedef enum ignis__comm_kind {
-    IGNIS__COMM_ALL_REDUCE = 1,
-    IGNIS__COMM_REDUCE,
-    IGNIS__COMM_BROADCAST,
-    IGNIS__COMM_ALL_GATHER,
-    IGNIS__COMM_REDUCE_SCATTER,
-    IGNIS__COMM_ALL_TO_ALL,
-    IGNIS__COMM_SEND,
-    IGNIS__COMM_RECV,
-    IGNIS__COMM_BARRIER,
-    IGNIS__COMM_KIND_COUNT
-} ignis__comm_kind;
-
 static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
                                                                       "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
@@ -10709,16 +10700,6 @@ static const struct {
     {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20},
     {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
-
-/*  What is asked for, once it is checked. */
-typedef struct ignis__comm_task {
-    ignis__comm_kind kind;
-    ignis__address in, out;
-    int64_t count; /* elements of a part */
-    ignis_dtype dtype;
-    ignis_op op;
-    int root;
-} ignis__comm_task;
 
 /*  The largest one-phase operation by packets, in bytes of a part. */
 static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
@@ -10830,9 +10811,8 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
         ignis__text_add(text,
-                        "; communicator #%llu was used on device %d, too, beside this one, #%llu: all ranks have to begin the operations "
-                        "of both in one "
-                        "order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+                        "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
+                        "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
                         (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
                         (unsigned long long)comm->slot.handle);
     if (other)
@@ -10965,36 +10945,22 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  One or two operations through NCCL; a barrier is a sum of one byte. */
-static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
+/*  One or two operations through NCCL. */
+static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    ignis__nccl_task to[2];
-    bool ok;
-    int i;
-    for (i = 0; i < count; i++) {
-        const ignis__comm_task *task = tasks[i];
-        bool barrier = task->kind == IGNIS__COMM_BARRIER;
-        ignis__address byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
-        to[i].kind = barrier ? IGNIS__NCCL_ALL_REDUCE : (ignis__nccl_kind)((int)task->kind - (int)IGNIS__COMM_ALL_REDUCE);
-        to[i].in = barrier ? byte : task->in;
-        to[i].out = barrier ? byte : task->out;
-        to[i].count = barrier ? 1 : task->count;
-        to[i].dtype = barrier ? IGNIS_U8 : task->dtype;
-        to[i].op = barrier ? IGNIS_OP_SUM : task->op;
-        to[i].root = task->root;
-    }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, comm->memory->nccl, to, count, comm->size, work->stream);
-    if (!ok) /* NCCL breaks for good with an operation that it refuses, and the others wait for that */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
-    return ok && ignis__comm_mark(work, comm, false);
+    if (ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream))
+        return ignis__comm_mark(work, comm, false);
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank); /* NCCL breaks for good with what it refuses, and the others wait for that */
+    return false;
 }
 
 /*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
     something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
+    ignis__comm_task sum = *task;
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
         ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
@@ -11004,7 +10970,12 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
-    return ignis__comm_call_nccl(work, comm, &task, 1);
+    if (task->kind == IGNIS__COMM_BARRIER) { /* a sum of one byte */
+        sum.kind = IGNIS__COMM_ALL_REDUCE;
+        sum.in = sum.out = comm->memory->state->address + offsetof(ignis__comm_state, byte);
+        sum.count = 1;
+    }
+    return ignis__comm_call_nccl(work, comm, &sum, 1);
 }
 
 /*  What each rank pushes and takes, by operation. */
@@ -11069,51 +11040,46 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  Send, receive, or both. A peer of -1: that direction is not asked for. */
-static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *send, const ignis__comm_task *receive)
+/*  A send, a receive or both, the send first. */
+static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    const ignis__comm_task *task[2];
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
-    int i, lanes[2] = {0, 0};
-    uint64_t prints[2] = {0, 0};
-    task[0] = send;
-    task[1] = receive;
+    int64_t most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
+    int i;
     if (!ignis__comm_has_region(comm))
-        return ignis__comm_call_nccl(work, comm, send ? task : task + 1, send && receive ? 2 : 1);
+        return ignis__comm_call_nccl(work, comm, tasks, count);
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
         return false;
     memset(&to, 0, sizeof to);
-    memset(&plan, 0, sizeof plan);
-    for (i = 0; i < 2; i++) {
-        ignis__comm_task same;
-        if (!task[i])
-            continue;
-        same = *task[i]; /* of both sides */
-        same.kind = IGNIS__COMM_SEND;
-        same.root = 0;
-        bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
-        lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        prints[i] = ignis__comm_fingerprint(&same, false);
-    }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
-    plan.blocks = (unsigned)(lanes[0] + lanes[1]);
+    plan.blocks = 0;
     plan.threads = IGNIS__COMM_FLAG_THREADS;
     if (comm->tune.threads >= 0)
         plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
-    to.push = send ? 1u << send->root : 0;
-    to.take = receive ? 1u << receive->root : 0;
-    to.in = send ? send->in : 0;
-    to.out = receive ? receive->out : 0;
-    to.in_stride = bytes[0];
-    to.out_stride = bytes[1];
-    to.chunk = lanes[0];
-    to.steps = lanes[1];
-    to.fingerprint = prints[0];
-    to.fingerprint_in = prints[1];
+    for (i = 0; i < count; i++) {
+        ignis__comm_task same = tasks[i]; /* of both sides */
+        int64_t bytes = same.count * ignis__dtypes[same.dtype].size;
+        int lanes = (int)ignis__clamp(ignis__ceil_div(bytes, IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
+        same.kind = IGNIS__COMM_SEND;
+        same.root = 0;
+        plan.blocks += (unsigned)lanes;
+        if (tasks[i].kind == IGNIS__COMM_SEND) {
+            to.push = 1u << tasks[i].root;
+            to.in = tasks[i].in;
+            to.in_stride = bytes;
+            to.chunk = lanes;
+            to.fingerprint = ignis__comm_fingerprint(&same, false);
+        } else {
+            to.take = 1u << tasks[i].root;
+            to.out = tasks[i].out;
+            to.out_stride = bytes;
+            to.steps = lanes;
+            to.fingerprint_in = ignis__comm_fingerprint(&same, false);
+        }
+    }
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -11221,34 +11187,59 @@ static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *t
     return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
-/*  One collective operation, from the handles on. in or out may be null where the operation has none on this rank. */
-static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
-                                           const ignis_array *out, ignis_op op, int root)
+/*  Whether the arrays fit an operation, whose counts and types become known by that. */
+static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
+                             ignis__comm_task *task, ignis__comm_task *receive)
 {
+    if (task->kind != IGNIS__COMM_SEND)
+        return (!in && !out) || (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
+    return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
+           (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
+}
+
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for.
+    The root of a message is whom it goes to. */
+static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
+                                        const ignis_array *out, ignis_op op, int root, int source)
+{
+    const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task task = IGNIS__ZERO;
+    ignis__comm_task task[2]; /* the operation, or what is sent; what is received */
     ignis__work work;
-    bool ok;
+    bool ok, self;
     if (!comm)
         return ignis__failed();
-    task.kind = kind;
-    task.op = op;
-    task.root = root;
-    task.dtype = IGNIS_U8;
+    self = message && in && out && root == comm->rank && source == comm->rank;
+    memset(task, 0, sizeof task);
+    task[0].kind = kind;
+    task[0].op = op;
+    task[0].root = root;
+    task[1].kind = IGNIS__COMM_RECV;
+    task[1].root = source;
+    task[0].dtype = task[1].dtype = IGNIS_U8;
     ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
-    if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
+    ok = ignis__comm_works(call, comm) &&
+         ((message && !in) || ignis__comm_rank_check(call, comm, message ? "dest" : "root", root, message && !self)) &&
+         (!message || !out || ignis__comm_rank_check(call, comm, "source", source, !self));
+    if ((kind == IGNIS__COMM_REDUCE && comm->rank != root) || (kind == IGNIS__COMM_BROADCAST && comm->rank == root))
         out = NULL;
+    else if (kind == IGNIS__COMM_BROADCAST)
+        in = NULL;
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
+         ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
-             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_write(&work, to, &task[0].out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
+             ignis__comm_order(&work, comm);
+        task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
-            task.out = task.in;
-        ok = ok && ignis__comm_order(&work, comm) &&
-             (comm->size == 1 ? ignis__comm_alone(&work, &task) : ignis__comm_run(&work, comm, &task));
+            task[0].in = task[0].out = in ? task[0].in : task[0].out;
+        if (ok && (comm->size == 1 || self))
+            ok = ignis__comm_alone(&work, &task[0]);
+        else if (ok)
+            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1) : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
     } else {
         ok = false;
@@ -11262,104 +11253,52 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
 
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root)
 {
-    return ignis__comm_collective("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root);
+    return ignis__comm_operate("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
 {
-    static const char call[] = "ignis_comm_broadcast";
-    ignis__array *held = ignis__array_hold(call, array);
-    ignis__work work;
-    ignis__address address;
-    ignis_status status;
-    if (!held)
-        return ignis__failed();
-    if (ignis__work_begin(call, held->storage->device, &work)) { /* all but the root may have an array that nobody has written */
-        (void)ignis__work_write(&work, held, &address);
-        ignis__work_end(&work);
-    }
-    status = ignis__comm_collective(call, comm, IGNIS__COMM_BROADCAST, &array, NULL, IGNIS_OP_SUM, root);
-    ignis__array_drop(call, held);
-    return status;
+    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm)
 {
-    return ignis__comm_collective("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0);
-}
-
-/*  A send, a receive or both; in or out is null for what is not asked for. */
-static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const ignis_array *in, int dest, const ignis_array *out,
-                                     int source)
-{
-    ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
-    ignis__work work;
-    bool ok, self;
-    if (!comm)
-        return ignis__failed();
-    self = in && out && dest == comm->rank && source == comm->rank;
-    send.kind = receive.kind = IGNIS__COMM_SEND;
-    send.root = dest;
-    receive.root = source;
-    ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
-         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from, to, &send));
-    if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
-             ignis__comm_order(&work, comm);
-        send.out = receive.out;
-        ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
-        ignis__work_end(&work);
-    } else {
-        ok = false;
-    }
-    ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_return(call, &work, to);
-    ignis__comm_return(call, &work, from);
-    ignis__comm_drop(call, comm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__comm_operate("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest)
 {
-    return ignis__comm_pair("ignis_comm_send", comm, &array, dest, NULL, 0);
+    return ignis__comm_operate("ignis_comm_send", comm, IGNIS__COMM_SEND, &array, NULL, IGNIS_OP_SUM, dest, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source)
 {
-    return ignis__comm_pair("ignis_comm_recv", comm, NULL, 0, &array, source);
+    return ignis__comm_operate("ignis_comm_recv", comm, IGNIS__COMM_SEND, NULL, &array, IGNIS_OP_SUM, 0, source);
 }
 
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source)
 {
-    return ignis__comm_pair("ignis_comm_send_recv", comm, &in, dest, &out, source);
+    return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
 IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
@@ -11571,11 +11510,30 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     return ok;
 }
 
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+{
+    int i, k, count = 0;
+    for (i = 0; i < size; i++) {
+        if (all[i].color != color)
+            continue;
+        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+            place[k] = place[k - 1];
+        place[k] = i;
+    }
+    return count;
+}
+
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
-    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by place in the call */
-    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, r, members;
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, members;
+    ignis__split all[IGNIS_COMM_MAX_RANKS];
     ignis__comm_siblings siblings;
     bool ok = true;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
@@ -11585,25 +11543,22 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         ok = false;
     }
     for (i = 0; i < count && ok; i++) {
-        if (colors[i] < 0 || made[i])
+        all[i].color = colors[siblings.place[i]];
+        all[i].key = keys ? keys[siblings.place[i]] : 0;
+    }
+    for (i = 0; i < count && ok; i++) {
+        if (all[i].color < 0 || made[i])
             continue;
-        for (r = members = 0; r < count; r++) {
-            int place = siblings.place[r];
-            if (colors[place] != colors[i])
-                continue;
-            for (k = members++; k > 0 && keys && keys[order[k - 1]] > keys[place]; k--)
-                order[k] = order[k - 1];
-            order[k] = place;
-        }
+        members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_all_make(call, devices, members, &siblings.comm[i]->options, part);
+            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+        ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
     for (i = 0; i < count; i++)
         if (made[i] && ok)
-            out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
+            out[siblings.place[i]].id = ignis__pool_publish(&ignis__comms, made[i]);
         else if (made[i])
             ignis__comm_end(call, made[i]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -11660,7 +11615,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__comm *comm;
     ignis__place place;
     ignis__job *job;
-    int ordinal, *member, i;
+    int ordinal;
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
@@ -11691,17 +11646,11 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         ignis__job_drop(job);
         return handle;
     }
-    member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
-    if (member) {
-        for (i = 0; i < job->size; i++)
-            member[i] = i;
-        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, &options);
+    if (job) {
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
-    } else if (job) {
-        ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
     }
-    ignis__free(member);
     ignis__job_drop(job); /* the communicator has it now */
     ignis__device_leave(&binding);
     return handle;
@@ -11718,24 +11667,6 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
-}
-
-typedef struct ignis__split {
-    int32_t color, key;
-} ignis__split;
-
-/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
-static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
-{
-    int i, k, count = 0;
-    for (i = 0; i < size; i++) {
-        if (all[i].color != color)
-            continue;
-        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
-            place[k] = place[k - 1];
-        place[k] = i;
-    }
-    return count;
 }
 
 /*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */

@@ -1630,6 +1630,167 @@ TEST(graphs_outlive_communicators_of_every_transport)
     folder_end();
 }
 
+/* --- many threads of each rank ----------------------------------------------------------------------------------------- */
+
+/*  What befalls the communicator while others use it. */
+typedef enum mishap { NO_MISHAP, ABORTED, ENDED, SPLIT_UP, SHRUNK, MISHAPS } mishap;
+
+/*  A rank that several threads use at once. */
+typedef struct crowd {
+    ignis_comm comm;
+    int rank;
+    mishap what;
+    uint64_t wrong; /* failures that do not belong there */
+} crowd;
+
+enum { CROWD_NUMBERS = 5000, CROWD_ROUNDS = 12 };
+
+/*  A failure of a communicator that others break or end is one of these. */
+static void crowd_check(crowd *c, ignis_status status)
+{
+    bool expected = status == IGNIS_OK || (c->what != NO_MISHAP && (status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_FREED));
+    expected = expected || (c->what == ENDED && status == IGNIS_ERROR_TIMEOUT); /* one rank may end before the other's last operation */
+    if (!expected) {
+        ignis__atomic_add(&c->wrong, 1);
+        fprintf(stderr, "rank %d, mishap %d: %s\n", c->rank, (int)c->what, ignis_status_message());
+    }
+    ignis_status_clear();
+}
+
+static void *crowd_operates(void *pointer)
+{
+    crowd *c = (crowd *)pointer;
+    ignis_array x, y;
+    int i;
+    ignis_device_use(c->rank);
+    x = make(IGNIS_SHAPE(CROWD_NUMBERS), IGNIS_F32), y = make(IGNIS_SHAPE(CROWD_NUMBERS), IGNIS_F32);
+    CHECK_OK(ignis_array_fill(x, 1));
+    for (i = 0; i < CROWD_ROUNDS; i++) {
+        crowd_check(c, ignis_comm_all_reduce(c->comm, x, y, IGNIS_OP_SUM));
+        if (i % 3 == 0)
+            crowd_check(c, ignis_comm_synchronize(c->comm));
+    }
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_array_free(x));
+    CHECK_OK(ignis_array_free(y));
+    return NULL;
+}
+
+static void *crowd_looks(void *pointer)
+{
+    crowd *c = (crowd *)pointer;
+    ignis_comm_info info;
+    int i;
+    for (i = 0; i < 200; i++) {
+        crowd_check(c, ignis_comm_query(c->comm, &info));
+        crowd_check(c, ignis_comm_status(c->comm));
+        ignis__sleep_us(100);
+    }
+    return NULL;
+}
+
+/*  Captures the same operation, and launches it as often as crowd_operates does its own. */
+static void *crowd_captures(void *pointer)
+{
+    crowd *c = (crowd *)pointer;
+    ignis_graph graph;
+    ignis_array x, y;
+    int i;
+    ignis_device_use(c->rank);
+    x = make(IGNIS_SHAPE(CROWD_NUMBERS), IGNIS_F32), y = make(IGNIS_SHAPE(CROWD_NUMBERS), IGNIS_F32);
+    CHECK_OK(ignis_array_fill(x, 1));
+    CHECK_OK(ignis_array_fill(y, 1));
+    CHECK_OK(ignis_graph_begin());
+    crowd_check(c, ignis_comm_all_reduce(c->comm, x, y, IGNIS_OP_SUM));
+    graph = ignis_graph_end();
+    for (i = 0; i < CROWD_ROUNDS && graph.id; i++)
+        crowd_check(c, ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    if (graph.id)
+        CHECK_OK(ignis_graph_free(graph));
+    ignis_status_clear();
+    CHECK_OK(ignis_array_free(x));
+    CHECK_OK(ignis_array_free(y));
+    return NULL;
+}
+
+static void *crowd_befalls(void *pointer)
+{
+    crowd *c = (crowd *)pointer;
+    ignis_comm other = {0};
+    ignis__sleep_us(3000);
+    switch (c->what) {
+    case ABORTED:
+        if (c->rank == 0)
+            crowd_check(c, ignis_comm_abort(c->comm));
+        break;
+    case ENDED: crowd_check(c, ignis_comm_destroy(c->comm)); break;
+    case SPLIT_UP: other = ignis_comm_split(c->comm, 0, 0); break;
+    case SHRUNK: other = ignis_comm_shrink(c->comm); break;
+    default: break;
+    }
+    if (other.id) { /* on a stream of its own, as the operations of the first come in another order on the other rank */
+        ignis__device *device = &ignis__devices[c->rank];
+        ignis__binding binding;
+        void *stream = NULL;
+        CHECK(ignis__device_enter("crowd_befalls", device, &binding));
+        CHECK_INT(ignis__cuda.cuStreamCreate(&stream, IGNIS__CU_STREAM_NON_BLOCKING), 0);
+        CHECK_OK(ignis_device_use(c->rank));
+        CHECK_OK(ignis_stream_use(stream));
+        crowd_check(c, ignis_comm_barrier(other));
+        crowd_check(c, ignis_comm_synchronize(other));
+        crowd_check(c, ignis_comm_destroy(other));
+        CHECK_OK(ignis_stream_use(NULL));
+        CHECK_OK(ignis_stream_forget(stream));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+        ignis__device_leave(&binding);
+    }
+    crowd_check(c, ignis_status_last());
+    return NULL;
+}
+
+static void *crowd_run(void *pointer)
+{
+    static void *(*const does[])(void *) = {crowd_operates, crowd_operates, crowd_captures, crowd_looks, crowd_befalls};
+    enum { THREADS = sizeof does / sizeof does[0] };
+    member *m = (member *)pointer;
+    pthread_t threads[THREADS];
+    crowd c;
+    int i;
+    memset(&c, 0, sizeof c);
+    c.comm = ignis_comm_init(&m->desc);
+    c.rank = m->desc.rank;
+    c.what = (mishap)m->rounds;
+    ignis_device_use(c.rank);
+    crowd_check(&c, ignis_comm_barrier(c.comm));
+    for (i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, does[i], &c);
+    for (i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    if (c.what != ENDED)
+        CHECK_OK(ignis_comm_destroy(c.comm));
+    CHECK_INT(c.wrong, 0);
+    m->status = ignis_status_last();
+    snprintf(m->message, sizeof m->message, "%s", ignis_status_message());
+    return NULL;
+}
+
+TEST(many_threads_use_one_communicator)
+{
+    static const ignis_comm_transport transports[] = {IGNIS_COMM_PEER, IGNIS_COMM_STAGED};
+    member members[2];
+    int what, t, r;
+    NEEDS(2);
+    SETUP(NULL);
+    for (t = 0; t < 2; t++)
+        for (what = 0; what < MISHAPS; what++) {
+            members_run_as(crowd_run, members, 2, what, transports[t], what == ENDED ? 2 : 20);
+            for (r = 0; r < 2; r++)
+                CHECK_TEXT(members[r].message, "");
+        }
+    folder_end();
+}
+
 /*  As programs of MPI do: rank 0 makes an id, and all get it. It is used once. */
 TEST(an_id_brings_ranks_together)
 {

@@ -9,7 +9,8 @@ enum {
     RELEASE,       /* it */
     REPLAY,        /* once, whatever comes of it */
     STATUS,        /* ignis_comm_status */
-    SIMULATED      /* hash: whether the GPUs are simulated */
+    MESSAGES,
+    SIMULATED /* hash: whether the GPUs are simulated */
 };
 
 /*  A graph of one sum, and what it works on. */
@@ -51,6 +52,39 @@ static void graph_free(void)
     ignis_array_free(graph_out);
 }
 
+/*  Every rank gives its number to the next one and gets that of the one before, at the same time and then in pairs. */
+static void messages(ignis_comm comm, int count)
+{
+    ignis_comm_info info;
+    ignis_array out, in;
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    int way, i, wrong, before;
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    out = make(IGNIS_SHAPE(count), IGNIS_F32), in = make(IGNIS_SHAPE(count), IGNIS_F32);
+    before = (info.rank + info.size - 1) % info.size;
+    for (way = 0; way < 2; way++) {
+        ignis_array_fill(out, info.rank + 1);
+        ignis_array_fill(in, 99);
+        if (way == 0)
+            ignis_comm_send_recv(comm, out, (info.rank + 1) % info.size, in, before);
+        else if (info.rank % 2 == 0)
+            ignis_comm_send(comm, out, info.rank + 1);
+        else
+            ignis_comm_recv(comm, in, before);
+        ignis_comm_synchronize(comm);
+        if (way == 0 || info.rank % 2) {
+            ignis_array_to_host(in, data, IGNIS_F32, count);
+            for (i = wrong = 0; i < count; i++)
+                wrong += data[i] != (float)(before + 1);
+            CHECK_INT(wrong, 0);
+        }
+    }
+    ignis_array_free(out);
+    ignis_array_free(in);
+    free(data);
+}
+
 static void own(const command *todo, ignis_comm comm, outcome *result)
 {
     switch (todo->what) {
@@ -62,6 +96,7 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
         ignis_synchronize();
         break;
     case STATUS: ignis_comm_status(comm); break;
+    case MESSAGES: messages(comm, todo->color); break;
     case SIMULATED: result->hash = test_is_simulator(); break;
     default: break;
     }
@@ -139,6 +174,31 @@ TEST(large_operations_join_nccl_when_the_first_comes)
         end(ranks, count);
         folder_end();
     }
+}
+
+TEST(messages_go_through_nccl)
+{
+    process ranks[2];
+    int i;
+    NEEDS(2);
+    patience = 10;
+    for (i = 0; i < 2; i++)
+        ranks[i] = puppet_new(rank_in_folder(i, 2, i, "IGNIS_COMM_TRANSPORT=nccl IGNIS_SIM_STREAMS=thread"));
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
+    for (i = 0; i < 2; i++) {
+        outcome result = hear(&ranks[i]);
+        if (result.status == IGNIS_ERROR_LIBRARY && i == 1) {
+            end(ranks, 2);
+            folder_end();
+            SKIP("NCCL is not installed");
+        }
+        if (result.status != IGNIS_ERROR_LIBRARY)
+            CHECK_WENT_WELL(result);
+    }
+    all_do(ranks, 2, MESSAGES, 0, 0, SMALL, 0);
+    all(ranks, 2, DESTROY, 0, 0);
+    end(ranks, 2);
+    folder_end();
 }
 
 TEST(nccl_that_one_rank_lacks_is_used_by_none)

@@ -1134,7 +1134,7 @@ TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
                 if (few)
                     CHECK_OK(status);
                 else if (status == IGNIS_ERROR_TIMEOUT)
-                    late++, CHECK_HAS(ignis_status_message(), "was used on device"), CHECK_HAS(ignis_status_message(), "in one order");
+                    late++, CHECK_HAS(ignis_status_message(), "beside this one"), CHECK_HAS(ignis_status_message(), "in one order");
                 ignis_status_clear();
             }
             streams_end(streams[r]);

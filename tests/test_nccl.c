@@ -97,11 +97,21 @@ static const char *why_not(int ranks, ignis__nccl_id *id)
             SKIP(why);                            \
     } while (0)
 
+/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
+static ignis__nccl_comm *join(ignis__device *device, const ignis__nccl_id *id, int number, int size, int64_t deadline_ns)
+{
+    ignis__nccl_comm *nccl = ignis__nccl_begin("join", device, id, number, size, deadline_ns - ignis__monotonic_ns());
+    if (nccl && !ignis__nccl_joined("join", nccl)) {
+        ignis__nccl_leave("join", nccl);
+        nccl = NULL;
+    }
+    return nccl;
+}
+
 static bool rank_join(rank *r)
 {
     CHECK_OK(ignis_device_use(r->rank));
-    r->nccl =
-        ignis__nccl_join("join", &ignis__devices[r->rank], r->id, r->rank, r->size, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
+    r->nccl = join(&ignis__devices[r->rank], r->id, r->rank, r->size, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     CHECK(r->nccl);
     return r->nccl != NULL;
 }
@@ -135,9 +145,9 @@ static ignis_array array_make(const rank *r, int64_t count, double nothing)
     return array;
 }
 
-static ignis__nccl_task task_of(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
+static ignis__comm_task task_of(const rank *r, ignis__comm_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
 {
-    ignis__nccl_task task;
+    ignis__comm_task task;
     task.kind = kind;
     task.in = in.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(in) : 0;
     task.out = out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0;
@@ -148,9 +158,9 @@ static ignis__nccl_task task_of(const rank *r, ignis__nccl_kind kind, ignis_arra
     return task;
 }
 
-static bool run_one(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
+static bool run_one(const rank *r, ignis__comm_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
 {
-    ignis__nccl_task task = task_of(r, kind, in, out, count, root);
+    ignis__comm_task task = task_of(r, kind, in, out, count, root);
     return ignis__nccl_run("run", r->nccl, &task, 1, r->size, ignis_stream_current());
 }
 
@@ -215,16 +225,16 @@ static void *run_reductions(void *context)
         return NULL;
     in = array_make(r, r->size * n, 0);
     out = array_make(r, r->size * n, 99);
-    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, r->size * n, 0));
+    CHECK(run_one(r, IGNIS__COMM_ALL_REDUCE, in, out, r->size * n, 0));
     expect(r, "all_reduce", out, r->size * n, reduced, n);
-    CHECK(run_one(r, IGNIS__NCCL_REDUCE_SCATTER, in, out, n, 0));
+    CHECK(run_one(r, IGNIS__COMM_REDUCE_SCATTER, in, out, n, 0));
     ignis_array part = ignis_array_slice(out, 0, 0, n);
     expect(r, "reduce_scatter", part, n, scattered, n);
     CHECK_OK(ignis_array_free(part));
-    CHECK(run_one(r, IGNIS__NCCL_REDUCE, in, out, r->size * n, r->size - 1));
+    CHECK(run_one(r, IGNIS__COMM_REDUCE, in, out, r->size * n, r->size - 1));
     if (r->rank == r->size - 1)
         expect(r, "reduce", out, r->size * n, reduced, n);
-    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, r->size * n, 0));
+    CHECK(run_one(r, IGNIS__COMM_ALL_REDUCE, in, in, r->size * n, 0));
     expect(r, "all_reduce in place", in, r->size * n, reduced, n);
     CHECK_OK(ignis_synchronize());
     ignis__nccl_leave("leave", r->nccl);
@@ -253,28 +263,28 @@ static void *run_moves(void *context)
     rank *r = (rank *)context;
     const int64_t n = 100000; /* several pieces of what the stand-in exchanges */
     ignis_array in, out, none = IGNIS__ZERO;
-    ignis__nccl_task both[2];
+    ignis__comm_task both[2];
     if (!rank_join(r))
         return NULL;
     in = array_make(r, r->size * n, 0);
     out = array_make(r, r->size * n, 99);
-    CHECK(run_one(r, IGNIS__NCCL_BROADCAST, in, out, r->size * n, r->size - 1));
+    CHECK(run_one(r, IGNIS__COMM_BROADCAST, in, out, r->size * n, r->size - 1));
     expect(r, "broadcast", out, r->size * n, of_root, n);
-    CHECK(run_one(r, IGNIS__NCCL_ALL_GATHER, in, out, n, 0));
+    CHECK(run_one(r, IGNIS__COMM_ALL_GATHER, in, out, n, 0));
     expect(r, "all_gather", out, r->size * n, gathered, n);
-    CHECK(run_one(r, IGNIS__NCCL_ALL_TO_ALL, in, out, n, 0));
+    CHECK(run_one(r, IGNIS__COMM_ALL_TO_ALL, in, out, n, 0));
     expect(r, "all_to_all", out, r->size * n, transposed, n);
-    both[0] = task_of(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1);
-    both[1] = task_of(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1);
+    both[0] = task_of(r, IGNIS__COMM_SEND, in, none, n, r->rank ^ 1);
+    both[1] = task_of(r, IGNIS__COMM_RECV, none, out, n, r->rank ^ 1);
     CHECK(ignis__nccl_run("run", r->nccl, both, 2, r->size, ignis_stream_current()));
     ignis_array part = ignis_array_slice(out, 0, 0, n);
     expect(r, "send and recv", part, n, of_neighbour, n);
     if (r->rank > 0) {
-        CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank - 1));
+        CHECK(run_one(r, IGNIS__COMM_RECV, none, out, n, r->rank - 1));
         expect(r, "recv", part, n, of_left, n);
     }
     if (r->rank + 1 < r->size)
-        CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank + 1));
+        CHECK(run_one(r, IGNIS__COMM_SEND, in, none, n, r->rank + 1));
     CHECK_OK(ignis_array_free(part));
     CHECK_OK(ignis_synchronize());
     ignis__nccl_leave("leave", r->nccl);
@@ -311,11 +321,11 @@ static void *run_captured(void *context)
         return NULL;
     in = array_make(r, 64, 0);
     out = array_make(r, 64, 99);
-    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, 64, 0)); /* connections are made outside of the capture */
+    CHECK(run_one(r, IGNIS__COMM_ALL_REDUCE, in, out, 64, 0)); /* connections are made outside of the capture */
     CHECK_OK(ignis_synchronize());
     CHECK_OK(ignis_graph_begin());
-    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, 64, 0));
-    CHECK(run_one(r, IGNIS__NCCL_BROADCAST, out, out, 64, 0));
+    CHECK(run_one(r, IGNIS__COMM_ALL_REDUCE, in, out, 64, 0));
+    CHECK(run_one(r, IGNIS__COMM_BROADCAST, out, out, 64, 0));
     graph = ignis_graph_end();
     CHECK(graph.id);
     for (i = 0; i < 3; i++)
@@ -343,7 +353,7 @@ TEST(a_rank_that_does_not_come_is_a_timeout)
     SETUP(NULL);
     NEEDS_NCCL(2, &id);
     begin = ignis__monotonic_ns();
-    CHECK(!ignis__nccl_join("join", &ignis__devices[0], &id, 0, 2, begin + 300000000));
+    CHECK(!join(&ignis__devices[0], &id, 0, 2, begin + 300000000));
     test__check_failure(__FILE__, __LINE__, "join(", IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     CHECK_MESSAGE_HAS("other ranks did not come");
     CHECK(ignis__monotonic_ns() - begin < (int64_t)10 * 1000000000);
@@ -351,7 +361,7 @@ TEST(a_rank_that_does_not_come_is_a_timeout)
 
 TEST(what_nccl_refuses_is_told)
 {
-    ignis__nccl_task task = {IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7};
+    ignis__comm_task task = {IGNIS__COMM_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7};
     ignis__nccl_id id;
     ignis__nccl_comm *nccl;
     SETUP(NULL);
@@ -360,7 +370,7 @@ TEST(what_nccl_refuses_is_told)
     test__check_failure(__FILE__, __LINE__, "join(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
     CHECK_MESSAGE_HAS("ncclCommInitRankConfig failed with \"invalid argument"); /* some versions say more here */
     CHECK_MESSAGE_HAS("\" (4)");
-    nccl = ignis__nccl_join("join", &ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
+    nccl = join(&ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     REQUIRE(nccl);
     CHECK(!ignis__nccl_run("run", nccl, &task, 1, 1, ignis_stream_current()));
     test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
@@ -389,11 +399,11 @@ static void run_abort(rank *r)
     in = array_make(r, 100, 0);
     CHECK_OK(ignis_synchronize());
     if (r->rank == 0) {
-        CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        CHECK(run_one(r, IGNIS__COMM_ALL_REDUCE, in, in, 100, 0));
         pthread_create(&thread, NULL, abort_soon, r->nccl);
         CHECK_OK(ignis_synchronize());
         pthread_join(thread, NULL);
-        CHECK(!run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        CHECK(!run_one(r, IGNIS__COMM_ALL_REDUCE, in, in, 100, 0));
         test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
     } else {
         sleep(1);
