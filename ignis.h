@@ -2112,7 +2112,7 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #endif
 
 /*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
-    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a sixth of all code. */
+    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a tenth of all code. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
