@@ -2111,6 +2111,19 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #define IGNIS__MAYBE_UNUSED
 #endif
 
+/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
+    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a sixth of all code. */
+#if defined(__GNUC__)
+#define IGNIS__COLD __attribute__((cold, noinline))
+#define IGNIS__ONE_COPY __attribute__((noinline))
+#elif defined(_MSC_VER)
+#define IGNIS__COLD __declspec(noinline)
+#define IGNIS__ONE_COPY __declspec(noinline)
+#else
+#define IGNIS__COLD
+#define IGNIS__ONE_COPY
+#endif
+
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
@@ -2469,7 +2482,7 @@ static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
 }
 
 IGNIS__PRINTF(2, 0)
-static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
+IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
     int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
@@ -2478,7 +2491,7 @@ static void ignis__text_addv(ignis__text *text, const char *format, va_list args
 }
 
 IGNIS__PRINTF(2, 3)
-static void ignis__text_add(ignis__text *text, const char *format, ...)
+IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -2730,7 +2743,7 @@ static struct {
     ignis_logger logger;
 } ignis__global;
 
-static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
+IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
 {
     static const char *const names[] = {"", "info", "warning", "error"};
     if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
@@ -2742,7 +2755,7 @@ static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const
 }
 
 IGNIS__PRINTF(3, 4)
-static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
 {
     char message[1024];
     va_list args;
@@ -2784,7 +2797,7 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
-static void ignis__latest_keep(ignis__thread *thread, const char *message)
+IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
     size_t size = strlen(message) + 1;
     free(thread->latest_message);
@@ -2863,7 +2876,7 @@ static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_ca
 }
 
 IGNIS__PRINTF(2, 0)
-static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
+IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
@@ -2892,7 +2905,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
 }
 
 IGNIS__PRINTF(3, 4)
-static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -2906,8 +2919,8 @@ static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, c
 }
 
 IGNIS__PRINTF(6, 7)
-static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name, const char *log,
-                                        const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name,
+                                                    const char *log, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -2923,12 +2936,12 @@ static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char 
     return status;
 }
 
-static ignis_status ignis__fail_host_memory(const char *call, size_t size)
+IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
 {
     return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were asked for", (long long)size);
 }
 
-static ignis_status ignis__fail_null(const char *call, const char *argument)
+IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *argument)
 {
     return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null", argument);
 }
@@ -3313,7 +3326,7 @@ typedef struct ignis__companion {
     const char *prefix;
 } ignis__companion;
 
-static void ignis__companion_open(void *context, const char *name)
+IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
 {
     const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
@@ -3323,7 +3336,7 @@ static void ignis__companion_open(void *context, const char *name)
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
-static bool ignis__search_try(ignis__search *search, const char *path)
+IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
 {
     char why[512];
     const char *slash = strrchr(path, '/');
@@ -3344,7 +3357,7 @@ static bool ignis__search_try(ignis__search *search, const char *path)
 }
 
 /*  Tries a file that is only worth a line in the report when it is there. */
-static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
+IGNIS__COLD static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
 {
     char path[1024];
     int64_t size, time;
@@ -3353,7 +3366,7 @@ static void ignis__search_try_existing(ignis__search *search, const char *folder
         ignis__search_try(search, path);
 }
 
-static void ignis__search_wheels(ignis__search *search, const char *packages)
+IGNIS__COLD static void ignis__search_wheels(ignis__search *search, const char *packages)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(search->spec->wheels) && search->spec->wheels[i]; i++)
@@ -3372,7 +3385,7 @@ static void ignis__search_python(void *context, const char *name)
     ignis__search_wheels(search, packages);
 }
 
-static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
+IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
     if (!root || !*root || search->library)
@@ -3389,7 +3402,7 @@ static void ignis__search_pythons(ignis__search *search, const char *root, const
 #endif
 }
 
-static void ignis__search_everywhere(ignis__search *search)
+IGNIS__COLD static void ignis__search_everywhere(ignis__search *search)
 {
     static const char *const roots[] = {"CUDA_PATH", "CUDA_HOME", NULL};
     const ignis__library_spec *spec = search->spec;
@@ -3409,7 +3422,7 @@ static void ignis__search_everywhere(ignis__search *search)
     ignis__search_pythons(search, "/usr", "/lib");
 }
 
-static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
+IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
 {
     const ignis__library_spec *spec = &ignis__library_specs[which];
     const char *from_env = getenv(spec->env);
@@ -3455,7 +3468,7 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
 }
 
 /*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
-static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
+IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
     int version = 0, minor = 0;
     size_t packed;
@@ -3763,7 +3776,7 @@ static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
     return out;
 }
 
-static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
     ignis__label label = ignis__label_stale(pool, handle);
@@ -3917,7 +3930,7 @@ static const char *ignis__cuda_name(int error)
 }
 
 /*  Turns a driver error into a failure of `call`. device may be null where none is concerned. */
-static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? (int)(device - ignis__devices) : -1;
@@ -4987,7 +5000,8 @@ static int64_t ignis__cache_largest_free(const ignis__cache *cache)
     return largest;
 }
 
-static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size, int error)
+IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size,
+                                                          int error)
 {
     size_t available = 0, total = 0;
     const ignis_memory_info *info = &cache->info;
@@ -5798,7 +5812,10 @@ static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
-static ignis__label ignis__array_label(const ignis__array *array) { return ignis__label_write("array", array->id, array->tag); }
+IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array)
+{
+    return ignis__label_write("array", array->id, array->tag);
+}
 
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
@@ -5902,7 +5919,7 @@ static void ignis__track_freed(const ignis__array *array)
 }
 
 /*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
-IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->ref_count++;
@@ -6161,7 +6178,7 @@ static ignis_status ignis__array_leave(const char *call, ignis__array *array, bo
     return ignis__array_end(call, array, ok);
 }
 
-static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
     ignis__text text;
@@ -6176,7 +6193,7 @@ static ignis_status ignis__fail_exported(const char *call, const ignis__array *a
 static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
 
 /*  The array is held, and had references when it was locked. */
-static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
     ignis__text text;
@@ -7402,12 +7419,12 @@ typedef struct ignis__cache_header {
 
 static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
 
-static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
+IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
     snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
-static void ignis__cache_warn(const char *what, const char *path)
+IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -7422,7 +7439,7 @@ static void ignis__cache_warn(const char *what, const char *path)
                     what, path);
 }
 
-static bool ignis__image_from_disk(ignis__image *image)
+IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
 {
     char path[1024];
     ignis__cache_header header;
@@ -7461,7 +7478,7 @@ typedef struct ignis__cache_scan {
     char oldest[1024];
 } ignis__cache_scan;
 
-static void ignis__cache_scan_file(void *context, const char *name)
+IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
 {
     ignis__cache_scan *scan = (ignis__cache_scan *)context;
     char path[1024];
@@ -7479,7 +7496,7 @@ static void ignis__cache_scan_file(void *context, const char *name)
     }
 }
 
-static void ignis__cache_evict(void)
+IGNIS__COLD static void ignis__cache_evict(void)
 {
     ignis__cache_scan scan;
     do {
@@ -7490,7 +7507,7 @@ static void ignis__cache_evict(void)
     } while (remove(scan.oldest) == 0);
 }
 
-static void ignis__image_to_disk(const ignis__image *image)
+IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
 {
     static uint64_t serial; /* two threads may write one file */
     char path[1024], part[1100];
@@ -7529,13 +7546,13 @@ static void ignis__image_to_disk(const ignis__image *image)
 
 /* --- the key of an image ---------------------------------------------------------------------------------------------- */
 
-static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
+IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
 {
     key[0] = ignis__hash(key[0], data, size);
     key[1] = ignis__hash(key[1] * 3, data, size);
 }
 
-static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
 
 /*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
     file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
@@ -7580,8 +7597,8 @@ static void ignis__path_tidy(char *path)
 }
 
 /*  Lists the file `name` of a folder, if there is one. */
-static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
-                               size_t name_length)
+IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
+                                           size_t name_length)
 {
     ignis__included *file;
     char path[sizeof file->path];
@@ -7634,7 +7651,7 @@ static bool ignis__header_is_known(const ignis__program *program, const char *na
 }
 
 /*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
-static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
 {
     const ignis__program *program = search->program;
     int i;
@@ -7651,7 +7668,7 @@ static void ignis__include_find(ignis__include_search *search, const char *inclu
 }
 
 /*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
-static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
+IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
     const char *at = text, *before, *end;
     while ((at = strstr(at, "include")) != NULL) {
@@ -7671,7 +7688,7 @@ static void ignis__include_scan(ignis__include_search *search, const char *inclu
 }
 
 /*  Adds all files that a program may include to a key. False: it cannot be told which. */
-static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
 {
     ignis__include_search search = IGNIS__ZERO;
     ignis__included *file;
@@ -7705,7 +7722,7 @@ static bool ignis__key_add_included(const ignis__program *program, uint64_t key[
 }
 
 /*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
-static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
 {
     char facts[256];
     int i;
@@ -7735,7 +7752,7 @@ static bool ignis__image_key(const ignis__program *program, const ignis__device 
 
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
-static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
     return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name,
@@ -7744,7 +7761,7 @@ static ignis_status ignis__nvrtc_fail(const char *call, const char *function, in
 
 /*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
     ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
-static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
+IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = device->info.compute_major * 10 + device->info.compute_minor;
     int error = IGNIS__NVRTC(nvrtcGetNumSupportedArchs, (&count));
@@ -7773,7 +7790,7 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
 }
 
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
-static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
+IGNIS__COLD static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
     static const char *const defaults[] = {"-arch", "-std=c++17", "-default-device"};
     static const char *const long_names[] = {"--gpu-architecture", "--std", "--device-as-default-execution-space"};
@@ -7803,7 +7820,8 @@ static bool ignis__has_include_path(const ignis__program *program)
 }
 
 /*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
-static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
+IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
+                                                   int error)
 {
     size_t size = 0;
     char *log;
@@ -7848,7 +7866,7 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
 }
 
 /*  Copies the lowered name and the image of a compiled program out of NVRTC. */
-static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
+IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
     const char *lowered = "";
     size_t lowered_size;
@@ -7891,7 +7909,7 @@ static void ignis__headers_free(ignis__headers *headers)
     ignis__free((void *)headers->names);
 }
 
-static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
+IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
 {
     size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
     bool ok;
@@ -7921,7 +7939,8 @@ static bool ignis__headers_gather(const char *call, const ignis__program *progra
     return ok;
 }
 
-static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
+IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device,
+                                             ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
@@ -7962,7 +7981,7 @@ static void ignis__image_drop(ignis__image *image)
 }
 
 /*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
-static ignis__image *ignis__image_unlink(const uint64_t key[2])
+IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 {
     ignis__image **link, *image;
     for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
@@ -7990,7 +8009,7 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
 }
 
 /*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
-static void ignis__image_keep(ignis__image *image)
+IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 {
     ignis__image **link = &ignis__kernels_state.images;
     size_t bytes = 0;
@@ -8014,8 +8033,8 @@ static void ignis__image_keep(ignis__image *image)
 /*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
     failure. Whoever asks for one that is being compiled waits for it. What was compiled is cached when its key is what it was: a file that it
     includes may have changed meanwhile. */
-static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
-                                      bool trust, bool *from_cache)
+IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
+                                                  const uint64_t key[2], bool trust, bool *from_cache)
 {
     ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__image *image;
@@ -8047,7 +8066,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
 }
 
 /*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
-static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
+IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
     if (!unit->lowered) {
@@ -8063,7 +8082,7 @@ static bool ignis__module_load(const char *call, const ignis__image *image, igni
     return false;
 }
 
-static void ignis__module_unload(ignis__module *unit)
+IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
 {
     if (unit->module)
         (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
@@ -8088,7 +8107,7 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
 
 /*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
     about to launch on another one: no lock is held meanwhile. */
-static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
+IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
@@ -8115,7 +8134,8 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
 /*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
     another thread just before the launch. A driver that loads lazily loads the function now: at its first launch that might wait for what runs
     on the device. */
-static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
+IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
+                                            void **function)
 {
     int fixed; /* bytes that it declares */
     return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
@@ -8153,7 +8173,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
+IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
 {
     int i;
     for (i = 0; i < ignis__device_total; i++) {
@@ -8174,7 +8194,7 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 
 static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
 
-static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
+IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
     int error = 0;
@@ -8235,7 +8255,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
 }
 
 /*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
-static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
+IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
 {
     const ignis_kernel_header *header = &desc->headers[index];
     ignis__program before = ignis__program_from(desc);
@@ -8250,7 +8270,7 @@ static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc
     return false;
 }
 
-static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
+IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
     if (!desc)
@@ -8279,7 +8299,7 @@ static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *
     return false;
 }
 
-static char *ignis__program_keep(char *at, const char **text)
+IGNIS__COLD static char *ignis__program_keep(char *at, const char **text)
 {
     size_t size = strlen(*text) + 1;
     memcpy(at, *text, size);
@@ -8288,7 +8308,7 @@ static char *ignis__program_keep(char *at, const char **text)
 }
 
 /*  Copies a program, with all its strings, into memory of the kernel. */
-static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
+IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
     size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
     size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
@@ -8721,8 +8741,8 @@ static struct ignis__builtin_code {
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
 /*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
-static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
-                                ignis__module *unit)
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
+                                            ignis__module *unit)
 {
     ignis__program program;
     char dtype_define[32], copy[128];
@@ -8751,7 +8771,7 @@ static bool ignis__builtin_make(const char *call, ignis__device *device, int sou
 }
 
 /*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
-static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
@@ -8863,7 +8883,7 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
-static void ignis__warmup_job(void *context, int index)
+IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
@@ -8928,7 +8948,7 @@ IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
     return status;
 }
 
-static void ignis__kernels_setup(const ignis_desc *desc)
+IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
 {
     const char *env = getenv("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir : env && *env ? env : NULL;
     char *dir = ignis__kernels_state.cache_dir;
@@ -8965,7 +8985,7 @@ static void ignis__kernels_setup(const ignis_desc *desc)
 }
 
 /*  Unloads Ignis' own kernels from a device; its context is current. */
-static void ignis__builtins_close(ignis__device *device)
+IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
 {
     struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
     int source, dtype;
@@ -9267,7 +9287,7 @@ typedef struct ignis__tensor_thread {
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
 static uint64_t ignis__scope_serials;
 
-static ignis__tensor_thread *ignis__tensor_thread_now(void)
+IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
 {
     ignis__tensor_thread *thread = &ignis__this_tensor_thread;
     if (thread->setup != ignis__global.setups) {
@@ -9404,7 +9424,7 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
     }
 }
 
-static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
+IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
 {
     if (!ignis__pool_drop(tensor))
         return;
@@ -9426,7 +9446,7 @@ static void ignis__node_consume(const char *call, ignis__node *node)
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor ignis__no_tensor(void)
+IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
 {
     ignis_tensor none = IGNIS__ZERO;
     return none;
@@ -9442,7 +9462,7 @@ static double ignis__nan(void)
     return nan_value;
 }
 
-static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
+IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
@@ -11115,29 +11135,46 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
+/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *data = ignis__tensor_array(call, tensor), *made;
+    if (!data)
+        return NULL;
+    made = ignis__array_adopt(call, ignis__array_create_like(call, data, data->dtype));
+    ignis__array_drop(call, data);
+    return made;
+}
+
+/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *grad;
+    ignis_array handle;
+    bool ok, fresh;
+    ignis__leaf_enter(tensor);
+    fresh = !tensor->grad;
+    grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
+    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    if (ok && !values) {
+        handle.id = grad->slot.handle;
+        ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
+    } else if (ok && values != grad) {
+        ok = ignis__array_copy_bytes(call, grad, 0, values);
+    }
+    if (ok && fresh)
+        ignis__gradient_install(call, tensor, grad);
+    ignis__leaf_leave(tensor);
+    if (grad && fresh && !ok)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
-    ignis_array zero = IGNIS__ZERO, grad;
-    ignis__array *data;
-    bool ok;
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad) {
-        data = ignis__tensor_array(call, tensor);
-        if (data) {
-            zero = ignis__array_create_like(call, data, data->dtype);
-            ignis__array_drop(call, data);
-        }
-    }
-    grad.id = tensor->grad ? tensor->grad->slot.handle : zero.id;
-    ok = grad.id && (!tensor->grad || ignis__gradient_follow(call, tensor->grad)) && ignis__array_set_zero(call, grad) == IGNIS_OK;
-    if (ok && zero.id)
-        ignis__gradient_install(call, tensor, ignis__array_adopt(call, zero));
-    else if (zero.id)
-        ignis__array_discard(call, &zero);
-    ignis__leaf_leave(tensor);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
@@ -11150,24 +11187,6 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     status = ignis__zero_grad(call, tensor);
     ignis__tensor_drop(call, tensor);
     return status;
-}
-
-/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
-static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
-{
-    ignis__array *made = NULL;
-    bool ok;
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad)
-        made = ignis__array_adopt(call, ignis__array_create_like(call, values, values->dtype));
-    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
-         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
-    if (ok && made)
-        ignis__gradient_install(call, tensor, made);
-    ignis__leaf_leave(tensor);
-    if (made && !ok)
-        ignis__array_unclaim(call, made);
-    return ok;
 }
 
 /*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
@@ -11723,7 +11742,7 @@ typedef struct ignis__op {
 
 /*  Reports a failure, if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
-static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -11832,9 +11851,12 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
     return array;
 }
 
-static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like) { return ignis__op_new(op, &like->shape, like->dtype); }
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
+{
+    return ignis__op_new(op, &like->shape, like->dtype);
+}
 
-static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape;
     memset(&shape, 0, sizeof shape);
@@ -11859,14 +11881,14 @@ static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ign
 }
 
 /*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
-static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
     return op->ok ? address : 0;
 }
 
-static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
@@ -11898,7 +11920,8 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
-static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads, void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads,
+                                                 void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
@@ -11990,16 +12013,16 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 }
 
 /*  Saves an array for the backward function. */
-static void ignis__op_save(ignis__op *op, const ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *array)
 {
     if (op->ok)
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
 /*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                           size_t params_size)
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12013,7 +12036,8 @@ static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, 
 }
 
 /*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none). */
-static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients)
+IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
+                                                   ignis__array *const *gradients)
 {
     int i, k;
     for (i = 0; op->ok && i < count; i++) {
@@ -12175,7 +12199,7 @@ static struct {
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
-static bool ignis__lt_check(const char *call, const char *function, int error)
+IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *function, int error)
 {
     static const struct {
         int error;
@@ -15649,7 +15673,7 @@ typedef struct ignis__json {
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
-static bool ignis__json_fail(ignis__json *json, const char *format, ...)
+IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
     ignis__text text;
     va_list args;
@@ -16311,7 +16335,7 @@ static bool ignis__named_check(const char *call, const char *path, const char *c
 
 /* --- saving ----------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__file_fail(const char *call, const char *path, const char *what)
+IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     char reason[256];
     ignis__system_error(reason, sizeof reason);

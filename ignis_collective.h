@@ -3453,7 +3453,7 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
-/*  What is in such a file. Whoever has the name keeps the file locked, so the system knows when he is gone. */
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
 typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
@@ -3534,7 +3534,7 @@ static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 /* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
 
-/*  Who has connected and proven nothing yet. There is room for so many; the others wait where the system keeps those who knock. */
+/*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
 enum { IGNIS__DOOR_PENDING = 64 };
 #define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
 #define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
@@ -3590,7 +3590,7 @@ static void ignis__door_wait(const ignis__door *door, int ms)
     ignis__trouble late;
     if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
         ignis__sleep_us(1000);
-    else if (door->pending_count == IGNIS__DOOR_PENDING) /* those who knock would wake us, and there is no room */
+    else if (door->pending_count == IGNIS__DOOR_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
     else
         (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
@@ -3617,28 +3617,40 @@ static ignis__wire *ignis__door_take(ignis__door *door, int index)
     return wire;
 }
 
-/*  Turns away somebody who is not pending (any more). */
+/*  Counts one that was turned away; the first is told. */
+static void ignis__door_count(const char *call, ignis__door *door, const char *why)
+{
+    if (ignis__atomic_add(&door->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+}
+
+/*  Turns away one that is no longer pending. */
 static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
 {
     ignis__trouble ignored;
     if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    if (ignis__atomic_add(&door->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+    ignis__door_count(call, door, why);
+}
+
+/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
+static void ignis__door_make_room(const char *call, ignis__door *door, const char *why)
+{
+    ignis__wire_free(ignis__door_take(door, 0));
+    ignis__door_count(call, door, why);
 }
 
 /*  Takes in who has come to a door, as far as there is room. */
-static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__door_arrivals(const char *call, ignis__trouble *trouble, ignis__door *door)
 {
     for (;;) {
         ignis__wire *fresh;
-        if (door->pending_count == IGNIS__DOOR_PENDING) { /* an honest one that was only slow finds itself cut off, and connects again */
+        if (door->pending_count == IGNIS__DOOR_PENDING) {
             if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
                 return true;
-            ignis__wire_free(ignis__door_take(door, 0));
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, "too many at once prove nothing");
         }
         fresh = ignis__wire_make(trouble, door->kind, door->path);
         if (!fresh)
@@ -3648,8 +3660,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
             ignis__wire_free(fresh);
             if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__wire_free(ignis__door_take(door, 0)); /* there are too many descriptors, or there is too little memory for so many */
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, trouble->why); /* there are too few descriptors, or too little memory */
             continue;
         }
         door->arrivals++;
@@ -3659,7 +3670,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
     }
 }
 
-/*  Hears somebody who is pending. 1: he has proven himself, and his claim is in the inbox; 0: not yet; -1: he is to be turned away. */
+/*  Reads what one that is pending says. 1: it has proven itself, and its claim is in the inbox; 0: not yet; -1: it is to be turned away. */
 static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
 {
     struct {
@@ -3702,12 +3713,12 @@ static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ig
     return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
 }
 
-/*  The next one who has proven himself, with his claim in the inbox: the caller welcomes or refuses him. Null with the trouble set. */
+/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
 static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__door_arrivals(trouble, door))
+        if (!ignis__door_arrivals(call, trouble, door))
             return NULL;
         for (i = 0; i < door->pending_count; i++) {
             ignis__wire *wire = door->pending[i].wire;
@@ -3734,7 +3745,7 @@ static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, 
     }
 }
 
-/*  The claim of one who has proven himself, if it has the right size. */
+/*  The claim of one that has proven itself, if it has the right size. */
 static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
 {
     if (ignis__head_of(wire).size != 32 + size)
@@ -3743,7 +3754,7 @@ static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, 
     return true;
 }
 
-/*  Lets in one who has proven himself; from here on messages may have `capacity` bytes. */
+/*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
 static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
 {
     ignis__inbox_next(wire);
@@ -3781,7 +3792,8 @@ static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, co
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const char *name_path, const unsigned char *secret)
+static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
+                             const unsigned char *secret)
 {
     ignis__name_card card;
     memset(&card, 0, sizeof card);
@@ -3804,7 +3816,7 @@ static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const c
     if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
         return false;
     ignis__door_poll(door, door->file, true);
-    return ignis__door_arrivals(trouble, door);
+    return ignis__door_arrivals(call, trouble, door);
 }
 
 /*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
@@ -4705,7 +4717,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     }
     ignis__door_init(door, address.kind, address.path);
     door->timeout_ns = address.timeout_ns;
-    if (ignis__door_open(&trouble, door, address.name_path, desc->token ? address.secret : NULL))
+    if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, door);
     ignis__channel_free(NULL, door);
     ignis__trouble_report(call, &trouble);
@@ -6509,6 +6521,8 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        if (path)
+            remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
@@ -8850,8 +8864,10 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
             return false;
         }
     }
-    if (joint->count == 1)
-        return !(joint->failed = false);
+    if (joint->count == 1) {
+        joint->failed = false;
+        return true;
+    }
     until.tv_sec = (time_t)(joint->deadline / 1000000000);
     until.tv_nsec = (long)(joint->deadline % 1000000000);
     pthread_mutex_lock(&job->lock);
@@ -9021,7 +9037,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
                     "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
         return false;
     }
-    if (!ignis__door_open(&trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
+    if (!ignis__door_open(meeting->call, &trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
         ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
         return false;
     }
@@ -9044,8 +9060,9 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
     } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
@@ -9231,7 +9248,8 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     }
     ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
     ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
-    if (ignis__door_open(&trouble, meeting->local, NULL, meeting->job->secret)) /* the secret is going to be that of rank 0 */
+    if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
+                         meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
     ignis__trouble_report(meeting->call, &trouble);
     return false;

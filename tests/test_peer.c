@@ -148,7 +148,7 @@ TEST(both_sides_prove_that_they_know_the_secret)
     end.door = door;
     snprintf(end.path, sizeof end.path, "%s/door", folder);
     ignis__door_init(door, &ignis__wire_socket, end.path);
-    CHECK(ignis__door_open(&trouble, door, NULL, secret));
+    CHECK(ignis__door_open("test", &trouble, door, NULL, secret));
     end.secret = other;
     pthread_create(&thread, NULL, come, &end);
     CHECK(!ignis__door_next("test", &trouble, door, &soon));

@@ -1632,6 +1632,37 @@ TEST(threads_with_streams_of_their_own_add_to_the_same_gradients)
     check_adders(true);
 }
 
+/*  What one stream adds comes after what the other has added: seen where the simulator runs work only when it is waited for. */
+TEST(two_streams_add_to_one_gradient_in_turn)
+{
+    void *streams[2];
+    ignis_tensor x, y;
+    ignis_array ones;
+    int i;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_use(0));
+    x = vector3(1, 2, 3, true);
+    ones = array_of(1, 1, 1);
+    y = user_scale(x, 2);
+    CHECK_OK(ignis_synchronize());
+    for (i = 0; i < 2; i++)
+        CHECK_INT(ignis__cuda.cuStreamCreate(&streams[i], IGNIS__CU_STREAM_NON_BLOCKING), 0);
+    for (i = 0; i < 6; i++) {
+        CHECK_OK(ignis_stream_use(streams[i % 2]));
+        CHECK_OK(ignis_backward_retain(y, ones));
+    }
+    CHECK_GRAD(x, 12, 12, 12); /* waits for the last stream alone */
+    CHECK_OK(ignis_stream_use(NULL));
+    let_go(y);
+    let_go(x);
+    drop(ones);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_stream_forget(streams[i]));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(streams[i]), 0);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 static struct {
     pthread_barrier_t there, done;
     ignis_tensor y, x;

@@ -550,7 +550,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 34, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 39, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -659,6 +659,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
 {
     static const double numbers[TENSOR_N] = {1, 2, 3};
     ignis_tensor a = tensor_get(random), b = tensor_get(random), parts[2];
+    ignis_array no_gradient = {0};
     double values[TENSOR_N];
     char text[512];
     ignis_tensor_info info;
@@ -724,10 +725,29 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         ignis_optimizer_step(tensors.optimizer);
         break;
     case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
-    case 29: ignis_tensor_set_grad(a, next_random(random) % 2 ? gradient : IGNIS_NO_ARRAY); break;
-    case 30: ignis_backward_retain(a, gradient); break;
-    case 31: tensor_put(random, ignis_slice(a, 0, 0, 1)); break;
-    case 32: CHECK(ignis_tensor_to_string(a, text, sizeof text) > 0); break;
+    case 29: ignis_backward_retain(a, gradient); break;
+    case 30: ignis_tensor_set_grad(a, next_random(random) % 2 ? gradient : no_gradient); break;
+    case 31: tensor_put(random, ignis_tensor_from_array(ignis_tensor_data(a), next_random(random) % 2)); break;
+    case 32: {
+        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, true);
+        CHECK_OK(ignis_seed(*random));
+        tensor_put(random, ignis_tensor_rand(IGNIS_SHAPE(1, TENSOR_N), &desc));
+        break;
+    }
+    case 33: ignis_tensor_release(ignis_slice(a, 1, 2, 3)); break;
+    case 34: {
+        ignis_scope scope = ignis_scope_begin();
+        (void)ignis_item(ignis_sum(a));
+        CHECK_OK(ignis_scope_end(scope));
+        break;
+    }
+    case 35:
+        CHECK(ignis_tensor_to_string(a, text, sizeof text) > 0);
+        if (ignis_tensor_shape(a).ndim > 0)
+            CHECK(ignis_tensor_numel(a) == TENSOR_N || ignis_status_last() != IGNIS_OK);
+        break;
+    case 36: ignis_array_fill(ignis_tensor_data(a), 1); break;
+    case 37: ignis_array_free(ignis_tensor_data(a)); break; /* which is refused, and looks for who holds it */
     default: ignis_tensor_release(a); break;
     }
     expect_documented_of_tensors(call);
