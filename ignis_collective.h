@@ -9462,7 +9462,6 @@ typedef struct ignis__comm_record {
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
-    uint32_t block;
     uint64_t mine, theirs;
     uint64_t nccl;
 } ignis__comm_record;
