@@ -207,7 +207,7 @@
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
-        mask at each launch.
+        mask at each launch. A graph has no graphs inside: launch several one after the other.
 
     ON FILES (>>file)
 
@@ -1910,7 +1910,7 @@ typedef struct ignis_graph {
     Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
     and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
     synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
-    as it is. Memory taken during the capture stays with the graph.
+    as it is; so does ignis_graph_launch. Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
@@ -1928,9 +1928,9 @@ IGNIS_API ignis_graph ignis_graph_end(void);
 /*  ignis_graph_launch - replay the captured work
     Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
     its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
-    While the thread captures, the launch becomes a part of the new graph, which keeps this one as long as it lives.
+    CUDA puts no graph into another one: while the current stream is captured, the launch is refused and the capture goes on.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DEVICE (another device is current), CUDA.
+    Errors: FREED, DEVICE (another device is current), UNSUPPORTED (the current stream is captured), CUDA.
     Ownership: unchanged.
     Threads: any; launches of one graph must not overlap on different streams. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
@@ -4213,7 +4213,7 @@ typedef struct ignis__held {
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
-        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
+        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller
         ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
         ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
@@ -15423,8 +15423,6 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__pool_give(&ignis__graphs, graph);
 }
 
-static void ignis__graph_drop_held(const char *call, void *item) { ignis__graph_drop(call, (ignis__graph *)item); }
-
 IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
@@ -15478,32 +15476,40 @@ IGNIS_API ignis_graph ignis_graph_end(void)
     return handle;
 }
 
-/*  Inside another capture of the device the graph becomes a part of that one, whose graph keeps it. */
+/*  False, and reported: the stream is captured, by whomever. The driver would refuse a launch into it, and spoil the capture. */
+static bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
+{
+    int captures = 0;
+    if (IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &captures)))
+        return false;
+    if (captures)
+        ignis__fail(
+            IGNIS_DIAG_CAPTURE_REFUSED, call,
+            "the current stream is being captured, and CUDA puts no graph into another one: launch it before the capture begins or after "
+            "it ends, or capture the same work again");
+    return !captures;
+}
+
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
     const ignis__held *held;
-    ignis__capture *capture;
     ignis__work work;
     ignis__device *device;
     bool ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
-    capture = ignis__capture_on(device);
     if (ignis__thread_now()->device != (int)(device - ignis__devices))
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
                     ignis__thread_now()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = (!capture || ignis__capture_hold(call, capture, graph, &graph->slot.state, ignis__graph_drop_held)) &&
+        ok = ignis__graph_launchable(call, device, work.stream) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
-        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
-            if (!held->written)
-                continue;
-            ok = ok && (!capture || ignis__capture_hold_storage(call, capture, (ignis__storage *)held->item));
-            ignis__storage_written((ignis__storage *)held->item); /* by a launch of the outer graph, in a capture */
-        }
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next)
+            if (held->written)
+                ignis__storage_written((ignis__storage *)held->item);
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);

@@ -4475,6 +4475,9 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
     int code = stream_find(stream_handle, &stream);
     REQUIRE(!code, code);
     REQUIRE(graph, ERROR_INVALID_VALUE);
+    code = capture_check(stream);
+    REQUIRE(!code, code);
+    REQUIRE(!stream->capture, capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED));
     graph->plan->references++;
     return leave(submit(stream, (sim_work){.kind = WORK_GRAPH, .plan = graph->plan}, NULL, NULL));
 }

@@ -415,6 +415,7 @@ static void test_capture_errors(void)
         QUERY_EVENT,
         QUERY_CAPTURED,
         END_OTHER,
+        LAUNCH_GRAPH,
         OUTSIDE_EVENT,
         UNJOINED,
         HARMLESS,
@@ -424,17 +425,21 @@ static void test_capture_errors(void)
     static const struct {
         int code, end;
     } expected[CASES] = {
-        [ALLOC] = {900, 901},        [FREE] = {900, 901},          [SYNC] = {900, 901},        [SYNC_OTHER] = {900, 901},
-        [SYNC_CONTEXT] = {900, 901}, [QUERY] = {900, 901},         [QUERY_EVENT] = {900, 901}, [QUERY_CAPTURED] = {907, 901},
-        [END_OTHER] = {903, 901},    [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904},      [HARMLESS] = {0, 0},
-        [RELAXED] = {0, 0}};
+        [ALLOC] = {900, 901},        [FREE] = {900, 901},         [SYNC] = {900, 901},          [SYNC_OTHER] = {900, 901},
+        [SYNC_CONTEXT] = {900, 901}, [QUERY] = {900, 901},        [QUERY_EVENT] = {900, 901},   [QUERY_CAPTURED] = {907, 901},
+        [END_OTHER] = {903, 901},    [LAUNCH_GRAPH] = {900, 901}, [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904},
+        [HARMLESS] = {0, 0},         [RELAXED] = {0, 0}};
     int value = 0, mode = 2;
-    handle graph = NULL, blocking;
+    handle graph = NULL, exec = NULL, blocking;
     size_t free_bytes;
     context_of(0);
     handle a = new_stream(), b = new_stream(), event = new_event(), outside = new_event();
     ptr block = new_block(8), other = 0;
     OK(cuEventRecord(outside, b));
+    OK(cuStreamBeginCapture_v2(b, 0));
+    OK(cuStreamEndCapture(b, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
     for (int i = 0; i < CASES; i++) {
         int code = -1;
         OK(cuStreamBeginCapture_v2(a, 0));
@@ -454,6 +459,7 @@ static void test_capture_errors(void)
         case QUERY_EVENT: code = cuEventQuery(outside); break;
         case QUERY_CAPTURED: code = cuEventQuery(event); break;
         case END_OTHER: code = cuStreamEndCapture(b, &graph); break;
+        case LAUNCH_GRAPH: code = cuGraphLaunch(exec, a); break;
         case OUTSIDE_EVENT: code = cuStreamWaitEvent(a, outside, 0); break;
         case UNJOINED: code = cuMemsetD8Async(block, 0, 4, b); break;
         case HARMLESS: code = cuMemGetInfo_v2(&free_bytes, &free_bytes) || cuMemcpyDtoH_v2(&value, block, 4); break;
@@ -464,6 +470,7 @@ static void test_capture_errors(void)
         if (!expected[i].end)
             OK(cuGraphDestroy(graph));
     }
+    OK(cuGraphExecDestroy(exec));
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     CODE(900, cuStreamBeginCapture_v2(NULL, 0));
     CODE(401, cuStreamEndCapture(a, &graph));
