@@ -13865,8 +13865,8 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 1, &dx);
 }
 
-/*  Whether the caller's frequencies on the device fit heads of `half` pairs. */
-static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int half)
+/*  Whether the caller's frequencies on the device fit heads of that many pairs. */
+static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
@@ -13875,9 +13875,9 @@ static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, co
                               (int)(own->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
     if (own->dtype != IGNIS_F32)
         return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
-    if (own->numel != half)
+    if (own->numel != pairs)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
-                              ignis__shape_write(&own->shape).text, 2 * half, half);
+                              ignis__shape_write(&own->shape).text, 2 * pairs, pairs);
     return true;
 }
 
