@@ -607,7 +607,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 /*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
-    Errors: CUDA, ARGUMENT (inside a backward function: nothing is freed then).
+    Errors: CUDA, ARGUMENT (inside a function that ignis_backward, ignis_checkpoint or ignis_gradcheck runs: nothing is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
@@ -1490,7 +1490,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
     numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too; where it uses none that requires a gradient, nothing
     is recorded.
     Returns: a new tensor over what fn returns, or no handle.
-    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
+    to its inputs, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
@@ -5565,6 +5566,11 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
                 wide[i].i = ignis__double_to_int(wide[i].f, INT64_MIN, INT64_MAX);
         ignis__store_wide((char *)to + done * ignis__dtypes[to_dtype].size, wide, to_dtype, part);
     }
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
 static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
@@ -10853,12 +10859,16 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     }
     ignis__array_claim(gradient);
     ignis__array_drop(walk->call, gradient);
-    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device)
+    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device &&
+        (gradient->numel == 0 || ignis__storage_readable(gradient->storage)))
         return gradient;
     if (gradient->storage->device != tensor->device)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, walk->call,
                     "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
                     (int)(gradient->storage->device - ignis__devices), input, (int)(tensor->device - ignis__devices));
+    else if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, walk->call, "the backward of '%s' gave %s for input %d, which was never written to",
+                    node->name, ignis__array_label(gradient).text, input);
     else
         ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, walk->call,
                     "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
@@ -10912,6 +10922,25 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
     return status == IGNIS_OK;
+}
+
+/*  Gives the gradient of an entry's output the output's shape: it came in the shape that the function it is from, or the caller, gave it. */
+static bool ignis__walk_shape(const ignis__walk *walk, ignis__node *node)
+{
+    const ignis_shape *shape = &node->output->shape;
+    ignis__array *view;
+    if (ignis__shape_same(&node->grad->shape, shape))
+        return true;
+    if (ignis__array_is_private(node->grad)) {
+        ignis__shape_copy(&node->grad->shape, shape);
+        return true;
+    }
+    view = ignis__array_adopt(walk->call, ignis__array_view(walk->call, node->grad, shape, node->grad->numel, 0));
+    if (!view)
+        return false;
+    ignis__array_unclaim(walk->call, node->grad);
+    node->grad = view;
+    return true;
 }
 
 /*  Runs the backward of one entry, and hands its gradients on. */
@@ -10975,7 +11004,7 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     for (; node; node = before) {
         ignis__tensor *output = node->output;
         if (node->grad)
-            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_step(walk, node);
+            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_shape(walk, node) && ignis__walk_step(walk, node);
         if (node->counted)
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
@@ -11366,15 +11395,18 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
     return result;
 }
 
-/*  Makes the result of a checkpoint's function one of an operation on its held inputs. */
+/*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, int count)
+                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
 {
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
-    if (!made)
-        return false;
+    if (!made || !ignis__dtype_is_float(made->dtype)) {
+        if (made)
+            ignis__tensor_drop(call, made);
+        return made != NULL;
+    }
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
@@ -11384,10 +11416,13 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
-    if (node)
+    if (node) {
         node->nests = true;
-    else
+        if (count)
+            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+    } else {
         ignis__tensor_end_handle(call, made);
+    }
     ignis__tensor_drop(call, made);
     return node != NULL;
 }
@@ -11397,6 +11432,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
     ignis_array saved[IGNIS__MAX_INPUTS + 1];
+    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11418,10 +11454,18 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
     for (; ok && i < count; i += ok) {
-        saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
-        held[i] = saved[i].id ? ignis__tensor_hold(call, inputs[i]) : NULL;
-        ok = held[i] != NULL;
-        wanted = wanted || (ok && ignis__tensor_requires_grad(held[i]));
+        ignis__array *array;
+        held[i] = ignis__tensor_hold(call, inputs[i]);
+        array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
+        ok = array != NULL;
+        if (ok) {
+            saved[i].id = array->slot.handle;
+            versions[i] = ignis__array_version(array);
+            wanted = wanted || ignis__tensor_requires_grad(held[i]);
+            ignis__array_drop(call, array);
+        } else if (held[i]) {
+            ignis__tensor_drop(call, held[i]);
+        }
     }
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
@@ -11429,7 +11473,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
         result.id = 0;
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -12069,11 +12113,6 @@ static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
                        ignis__dtypes[op->in[input]->dtype].name);
     return op->ok;
-}
-
-static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
-{
-    return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
 static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
@@ -13346,14 +13385,15 @@ static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, in
     ignis__op op;
     ignis__array *view;
     const ignis_shape *shape;
-    int64_t total = 0;
+    int64_t left; /* of the dimension */
     int i;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     shape = &op.in[0]->shape;
+    left = ignis__op_dim(&op, dim, "dim") ? shape->dim[*dim] : 0;
     for (i = 0; sizes && i < count; i++)
-        total = sizes[i] < 0 || total < 0 ? -1 : total + sizes[i];
-    if (ignis__op_dim(&op, dim, "dim") && sizes && total != shape->dim[*dim])
+        left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i];
+    if (op.ok && sizes && left != 0)
         ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
                        ignis__shape_write(shape).text);
     else if (op.ok && !sizes && shape->dim[*dim] % count != 0)
@@ -16822,8 +16862,8 @@ IGNIS_API ignis_status ignis_shutdown(void)
         return IGNIS_ERROR_NOT_SETUP;
     }
 #ifndef IGNIS_NO_TENSORS
-    if (ignis__atomic_load(&ignis__global.ready) && ignis__tensor_thread_now()->walk)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {
