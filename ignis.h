@@ -432,7 +432,7 @@ typedef enum ignis_status {
     X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                    \
     X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                          \
     X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
-    X(PARAMETER_KIND, ARGUMENT, "an optimizer changes leaves that require gradients, each once")                     \
+    X(PARAMETER_KIND, ARGUMENT, "parameters and checked inputs are leaves that require gradients, each once")        \
     X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                   \
     X(STORAGE_FORMAT, FORMAT, "a file of tensors is a sound safetensors file")                                       \
     X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                            \
@@ -1487,8 +1487,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too; where it uses none that requires a gradient, nothing
-    is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
+    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
     to its inputs, the backward fails.
@@ -1497,11 +1497,12 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
-    All inputs are f64, on one device. The function is called twice for each element of each input that requires a gradient, with the same
+    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT, DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
-    Ownership: inputs keep their values; their gradients are set to zero.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
+    message names input and element), those of fn.
+    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
@@ -11624,6 +11625,10 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         if (info.dtype != IGNIS_F64 && info.requires_grad) {
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
                         ignis__dtypes[info.dtype].name);
+            return ignis__nan();
+        }
+        if (info.requires_grad && !info.is_leaf) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
             return ignis__nan();
         }
     }

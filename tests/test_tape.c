@@ -2815,7 +2815,7 @@ TEST(what_fails_in_a_function_of_the_caller_names_the_outer_call)
 
 TEST(gradcheck_refuses)
 {
-    ignis_tensor x, y;
+    ignis_tensor x, y, z;
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
     y = double3(1, 2, 3, true);
@@ -2829,6 +2829,13 @@ TEST(gradcheck_refuses)
     CHECK(isnan(ignis_gradcheck(cube, NULL, &y, 0, NULL)));
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_ARGUMENT);
     ignis_status_clear();
+    z = user_mul(y, y); /* whose gradient would go on to y, and its entry be used up */
+    CHECK(isnan(ignis_gradcheck(cube, NULL, &z, 1, NULL)));
+    test__check_failure(__FILE__, __LINE__, "ignis_gradcheck", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
+    CHECK_MESSAGE_HAS("input 0 is the result of an operation");
+    CHECK_INT(ignis_tape_length(), 1);
+    CHECK(!has_grad(y));
+    let_go(z);
     let_go(y);
     CHECK(isnan(ignis_gradcheck(cube, NULL, &y, 1, NULL)));
     test__check_failure(__FILE__, __LINE__, "ignis_tensor_query", IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
