@@ -10546,14 +10546,35 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What takes memory comes first, so that a failure for want of it changes nothing. */
+/*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
+static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
+{
+    ignis__work work;
+    bool ok = ignis__work_begin(call, leaf->device, &work);
+    if (ok) {
+        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, leaf->dtype) != NULL;
+        ignis__work_end(&work);
+    }
+    return ok;
+}
+
+/*  Writes the sums of a list to the gradients of its leaves. What takes memory, and what has to be loaded, comes first: a failure there changes
+    nothing. */
 static bool ignis__leaves_write(const char *call, ignis__reached *list)
 {
+    const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
     ignis__reached *at;
     bool ok = true;
     ignis__leaves_enter(list);
-    for (at = list; ok && at; at = at->next)
-        ok = !at->sum || at->leaf->grad || ignis__gradient_separate(call, &at->sum);
+    for (at = list; ok && at; at = at->next) {
+        const ignis__tensor *leaf = at->leaf;
+        if (at->sum && !leaf->grad) {
+            ok = ignis__gradient_separate(call, &at->sum);
+        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            ok = ignis__gradient_addable(call, leaf);
+            added = leaf;
+        }
+    }
     for (at = list; ok && at; at = at->next)
         ok = !at->sum || !at->leaf->grad || ignis__gradients_add(call, at);
     for (at = list; ok && at; at = at->next) {

@@ -3024,6 +3024,51 @@ TEST(out_of_host_memory_anywhere_in_a_step)
     }
 }
 
+static ignis_status cloned_backward(const ignis_backward_args *args)
+{
+    args->grad_inputs[0] = ignis_array_clone(args->saved[0]); /* by no kernel: those of elements are in one module with the one that adds */
+    args->grad_inputs[1] = ignis_array_clone(args->saved[1]);
+    return ignis_status_last();
+}
+
+/*  Leaves of two element types are added to by a kernel each: that one cannot be loaded is found before the other has run. */
+TEST(a_kernel_that_cannot_be_loaded_changes_no_leaf)
+{
+    ignis_rule rule = rule_of("cloned", cloned_backward);
+    ignis_tensor x[2], y;
+    ignis_array g, saved[2];
+    double value[3];
+    bool hit = true;
+    int at;
+    for (at = 1; hit && at < 9; at++) {
+        SETUP(NULL);
+        x[0] = vector3(1, 2, 3, true);
+        x[1] = double3(1, 2, 3, true);
+        CHECK_OK(ignis_zero_grad(x[0]));
+        CHECK_OK(ignis_zero_grad(x[1]));
+        g = array_of(1, 1, 1);
+        saved[0] = ignis_tensor_data(x[0]);
+        saved[1] = ignis_tensor_data(x[1]);
+        rule.saved = saved;
+        rule.saved_count = 2;
+        y = user_result(ignis_array_clone(g), x, 2, &rule);
+        fault_plan("cuModuleLoad", at, OUT_OF_MEMORY, NULL, false);
+        (void)ignis_backward(y, g);
+        hit = fault_over(NULL);
+        CHECK_INT(ignis_status_last() != IGNIS_OK, hit);
+        ignis_status_clear();
+        CHECK_GRAD(x[0], hit ? 0 : 1, hit ? 0 : 2, hit ? 0 : 3);
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x[1]), value, IGNIS_F64, 3));
+        CHECK_NUMBER(value[2], hit ? 0 : 3);
+        drop(g);
+        let_go(y);
+        let_go(x[0]);
+        let_go(x[1]);
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK(at > 3); /* either of two has failed, and none */
+}
+
 /*  A limit of Ignis' own instead of a failing driver. */
 TEST(a_step_that_exceeds_the_limit)
 {
