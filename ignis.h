@@ -176,7 +176,7 @@
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME) is compiled in every process, as its headers are not known before.
+        by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -7558,7 +7558,8 @@ IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { igni
     file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
 typedef struct ignis__included {
     struct ignis__included *next;
-    char path[1024];
+    char path[1024], tidy[1024];
+    int64_t size, time;
 } ignis__included;
 
 typedef struct ignis__include_search {
@@ -7578,7 +7579,8 @@ static size_t ignis__folder_length(const char *path)
     return length;
 }
 
-/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other are known again under ever longer names. What is left need
+    not be the file: the folder may be a link to one elsewhere. */
 static void ignis__path_tidy(char *path)
 {
     char *at = path, *up, *folder;
@@ -7601,7 +7603,7 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
                                            size_t name_length)
 {
     ignis__included *file;
-    char path[sizeof file->path];
+    char path[sizeof file->path], tidy[sizeof file->tidy];
     bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
     int64_t size, time;
     int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
@@ -7609,11 +7611,12 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         search->complete = false;
         return;
     }
-    ignis__path_tidy(path);
     if (!ignis__file_info(path, &size, &time))
         return;
+    memcpy(tidy, path, sizeof path);
+    ignis__path_tidy(tidy);
     for (file = search->first; file; file = file->next)
-        if (strcmp(file->path, path) == 0)
+        if (file->size == size && file->time == time && strcmp(file->tidy, tidy) == 0)
             return;
     file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
     if (!file) {
@@ -7621,6 +7624,9 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         return;
     }
     memcpy(file->path, path, sizeof path);
+    memcpy(file->tidy, tidy, sizeof tidy);
+    file->size = size;
+    file->time = time;
     *search->last = file;
     search->last = &file->next;
     search->count++;
@@ -7667,23 +7673,39 @@ IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const
     }
 }
 
+/*  Whether a word of a text goes on in the next line, behind a backslash. */
+IGNIS__COLD static bool ignis__word_is_split(const char *text)
+{
+    const char *at = text, *next;
+    while ((at = strchr(at, '\\')) != NULL) {
+        next = at + 1 + (at[1] == '\r');
+        if (*next == '\n' && at > text && at[-1] >= 'a' && at[-1] <= 'z' && next[1] >= 'a' && next[1] <= 'z')
+            return true;
+        at++;
+    }
+    return false;
+}
+
 /*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
 IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
-    const char *at = text, *before, *end;
+    const char *at = text, *before, *behind, *end;
+    if (ignis__word_is_split(text)) /* it may be an include */
+        search->complete = false;
     while ((at = strstr(at, "include")) != NULL) {
+        bool asks = at - text >= 6 && strncmp(at - 6, "__has_", 6) == 0;
         for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
             ;
         at += strlen("include");
-        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        behind = at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
         at += strspn(at, " \t(");
-        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
-        if (end) {
+        end = *at == '"' || *at == '<' ? at + 1 + strcspn(at + 1, *at == '"' ? "\"\n" : ">\n") : NULL;
+        if (end && *end && *end != '\n')
             ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
-            at = end;
-        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
-            search->complete = false; /* its name is a macro, or behind a comment */
-        }
+        else if (asks
+                     ? memchr(behind, '(', (size_t)(at - behind)) != NULL
+                     : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
+            search->complete = false; /* its name is a macro, in the next line, or behind a comment */
     }
 }
 
