@@ -5765,6 +5765,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
             storage->capture = own ? own->number : 0;
+            if (own)
+                storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
@@ -6394,16 +6396,23 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     return true;
 }
 
-/*  The same for work that writes the array. */
+/*  What has no elements is not written, whatever it is a view of. */
+static void ignis__array_written(ignis__array *array)
+{
+    if (array->numel > 0)
+        ignis__storage_written(array->storage);
+}
+
+/*  The address for work that writes the array. */
 static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
-    ignis__storage_written(array->storage);
+    ignis__array_written(array);
     return true;
 }
 
-/*  The same for work that reads it, where memory that nobody has written is a mistake. */
+/*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
@@ -6415,7 +6424,7 @@ static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis
     return ignis__work_address(work, array, address);
 }
 
-/*  The same for the caller's code, of which Ignis does not know what it does there. */
+/*  The address for the caller's code, of which Ignis does not know what it does there. */
 static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
@@ -6465,7 +6474,7 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
     if (array)
-        ignis__storage_written(array->storage);
+        ignis__array_written(array);
     return ignis__array_end(call, array, array != NULL);
 }
 
@@ -6850,7 +6859,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
          ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
-         ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]);
+         (arrays[1]->numel == 0 || ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]));
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }

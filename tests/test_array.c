@@ -450,6 +450,19 @@ TEST(versions_count_what_is_written)
     CHECK_INT(version_of(copy), 1);
     CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
     CHECK_INT(version_of(array), before); /* nothing was written */
+    drop(copy);
+    copy = make(IGNIS_SHAPE(2, 2), IGNIS_F32);
+    drop(slice);
+    slice = ignis_array_slice(copy, 0, 1, 0); /* of no elements: what goes there is no write */
+    CHECK_OK(ignis_array_zero(slice));
+    CHECK_OK(ignis_array_fill(slice, 1));
+    CHECK_OK(ignis_array_copy(slice, slice));
+    CHECK_OK(ignis_array_add(slice, slice, slice));
+    CHECK_OK(ignis_array_from_host(slice, NULL, IGNIS_F32, 0));
+    CHECK_OK(ignis_array_mark_written(slice));
+    CHECK_OK(ignis_array_write_rows(copy, slice, 0));
+    CHECK_STATUS(ignis_array_to_host(copy, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_INT(version_of(copy), 0);
     drop(array);
     drop(view);
     drop(slice);
