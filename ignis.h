@@ -7042,6 +7042,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
         if (entered) {
             ignis__storages_forget_stream(device, stream);
+            (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
             ignis__memory_forget_stream(device, stream);
             ignis__device_leave(&binding);
         }

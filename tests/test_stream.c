@@ -302,6 +302,55 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_destroy(&barrier);
 }
 
+/*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last. Its memory is handed on
+    when that is over, not before. */
+static int (*finish_stream)(void *stream);
+static int (*wait_in_stream)(void *stream, void *event, unsigned flags);
+static ignis_array freed_meanwhile;
+static bool waits_still;
+
+static int finish_and_free(void *stream)
+{
+    int error = finish_stream(stream);
+    waits_still = waits_still && stream != destroyed;
+    if (stream == destroyed && freed_meanwhile.id) {
+        CHECK_OK(ignis_array_free(freed_meanwhile));
+        freed_meanwhile.id = 0;
+    }
+    return error;
+}
+
+static int note_wait(void *stream, void *event, unsigned flags)
+{
+    waits_still = waits_still || stream == destroyed;
+    return wait_in_stream(stream, event, flags);
+}
+
+TEST(an_array_is_freed_while_its_stream_is_forgotten)
+{
+    void *other;
+    SETUP(NULL);
+    destroyed = new_stream();
+    other = new_stream();
+    CHECK_OK(ignis_stream_use(destroyed));
+    freed_meanwhile = test_array(8, 8);
+    CHECK_OK(ignis_stream_use(other));
+    CHECK_OK(ignis_array_scale(freed_meanwhile, freed_meanwhile, 2));
+    CHECK_OK(ignis_stream_use(NULL));
+    waits_still = false;
+    finish_stream = ignis__cuda.cuStreamSynchronize;
+    wait_in_stream = ignis__cuda.cuStreamWaitEvent;
+    ignis__cuda.cuStreamSynchronize = finish_and_free;
+    ignis__cuda.cuStreamWaitEvent = note_wait;
+    CHECK_OK(ignis_stream_forget(destroyed));
+    ignis__cuda.cuStreamSynchronize = finish_stream;
+    ignis__cuda.cuStreamWaitEvent = wait_in_stream;
+    CHECK_INT(freed_meanwhile.id, 0);
+    CHECK(!waits_still);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(destroyed), 0);
+    forget_and_destroy(other);
+}
+
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;
