@@ -3553,6 +3553,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
         forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
         close      of all that a section has, at ignis_shutdown */
 
+/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+        ignis__setup_lock     all others
+        an optimizer's slot   a tensor's slot; those of memory and streams
+        planning, compiling   the loader's, the kernel caches', those of memory and streams
+        ignis__audits         an array's slot, ignis__tracking
+        ignis__tapes          a tape
+        memory and streams    ignis__storages, a storage, a device
+                              asking or trimming of a cache, the cache, a device
+                              trimming of a cache, a stream of the caller, a device
+    Behind a device's, a pool's, ignis__captures and those of the kernel caches nothing is locked. Nobody waits for the device holding one that a
+    launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
+
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
