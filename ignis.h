@@ -5764,7 +5764,7 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
     ignis__block *block = NULL;
     void *from;
-    bool ok = true;
+    bool ok = true, forgotten = false;
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream) /* that of a capture ends with it */
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
@@ -5774,6 +5774,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         block = ignis__memory_take(call, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
+        /* another thread has forgotten the stream, and the memory was taken for it after that */
+        forgotten = !own && !storage->capture && storage->stream != from;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
             storage->capture = own ? own->number : 0;
@@ -5791,6 +5793,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
+    if (forgotten)
+        ignis__memory_forget_stream(storage->device, from);
     return ok;
 }
 
@@ -15480,9 +15484,8 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    ok = ignis__device_wait(call, device) &&
-         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
-             0 && /* what earlier graphs left can become memory of this one */
+    /* trimmed, as what earlier graphs left can become memory of this one */
+    ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();

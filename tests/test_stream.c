@@ -351,6 +351,53 @@ TEST(an_array_is_freed_while_its_stream_is_forgotten)
     forget_and_destroy(other);
 }
 
+/*  An array of a stream that is forgotten just when the array takes its memory. */
+static int (*take_memory)(ignis__address *address, size_t size);
+
+static int take_and_forget(ignis__address *address, size_t size)
+{
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    forget_and_destroy(destroyed);
+    return take_memory(address, size);
+}
+
+static int no_memory(ignis__address *address, size_t size)
+{
+    (void)address;
+    (void)size;
+    return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
+}
+
+TEST(a_stream_is_forgotten_while_its_array_takes_memory)
+{
+    enum { N = 1 << 18 };
+    ignis_array_desc desc;
+    ignis_array a;
+    void *other;
+    SETUP(NULL);
+    other = new_stream();
+    destroyed = new_stream();
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(N);
+    desc.stream = destroyed;
+    a = ignis_array_create(&desc);
+    take_memory = ignis__cuda.cuMemAlloc_v2;
+    ignis__cuda.cuMemAlloc_v2 = take_and_forget;
+    CHECK_OK(ignis_array_fill(a, 1));
+    CHECK(ignis__cuda.cuMemAlloc_v2 == take_memory);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(other));
+    desc.stream = NULL;
+    ignis__cuda.cuMemAlloc_v2 = no_memory; /* what is left is that array's */
+    a = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_fill(a, 2));
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    test_check_series(a, N, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(NULL));
+    forget_and_destroy(other);
+}
+
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;
