@@ -5627,8 +5627,9 @@ static void ignis__storage_written(ignis__storage *storage)
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
-    return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
-           (ignis__capture_on(storage->device) && ignis__atomic_load(&storage->address));
+    if (storage->wrapped || !ignis__atomic_load(&storage->address))
+        return storage->wrapped;
+    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */

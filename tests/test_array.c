@@ -345,13 +345,17 @@ TEST(transfers_refuse_bad_arguments)
 TEST(reading_what_was_never_written_fails)
 {
     float data[4] = {0};
-    ignis_array array, other, view;
+    ignis_array array, other, view, copy;
     SETUP(NULL);
     array = make(IGNIS_SHAPE(4), IGNIS_F32);
     other = make(IGNIS_SHAPE(4), IGNIS_F32);
     CHECK_OK(ignis_array_zero(other));
     view = ignis_array_reshape(array, IGNIS_SHAPE(2, 2));
     CHECK_STATUS(ignis_array_to_host(array, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    copy = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_mark_written(copy)); /* which has no memory to hold it */
+    CHECK_STATUS(ignis_array_to_host(copy, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(copy);
     CHECK_STATUS(ignis_array_to_host(view, data, IGNIS_F64, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_STATUS(ignis_array_to_host_raw(array, data, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_REFUSED(0, ignis_array_clone(array).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
