@@ -5764,8 +5764,9 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
 {
     ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
     ignis__block *block = NULL;
+    bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
-    bool ok = true, forgotten = false;
+    bool ok = true;
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream) /* that of a capture ends with it */
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
@@ -5775,16 +5776,16 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         block = ignis__memory_take(call, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
-        /* another thread has forgotten the stream, and the memory was taken for it after that */
-        forgotten = !own && !storage->capture && storage->stream != from;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
             storage->capture = own ? own->number : 0;
-            if (own)
-                storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
+        if (storage->capture)
+            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+        else
+            forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
         ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);

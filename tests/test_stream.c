@@ -302,6 +302,17 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_destroy(&barrier);
 }
 
+TEST(synchronize_waits_and_succeeds)
+{
+    ignis_array a;
+    SETUP(NULL);
+    CHECK_OK(ignis_synchronize()); /* nothing was done yet */
+    a = test_array(64, 64);
+    CHECK_OK(ignis_array_fill(a, 1.0));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_array_free(a));
+}
+
 /*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last. Its memory is handed on
     when that is over, not before. */
 static int (*finish_stream)(void *stream);
@@ -396,17 +407,6 @@ TEST(a_stream_is_forgotten_while_its_array_takes_memory)
     CHECK_OK(ignis_array_free(a));
     CHECK_OK(ignis_stream_use(NULL));
     forget_and_destroy(other);
-}
-
-TEST(synchronize_waits_and_succeeds)
-{
-    ignis_array a;
-    SETUP(NULL);
-    CHECK_OK(ignis_synchronize()); /* nothing was done yet */
-    a = test_array(64, 64);
-    CHECK_OK(ignis_array_fill(a, 1.0));
-    CHECK_OK(ignis_synchronize());
-    CHECK_OK(ignis_array_free(a));
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
