@@ -176,7 +176,7 @@
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME) is compiled in every process, as its headers are not known before.
+        by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -3555,6 +3555,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
         forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
         close      of all that a section has, at ignis_shutdown */
 
+/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+        ignis__setup_lock     all others
+        an optimizer's slot   a tensor's slot; those of memory and streams
+        planning, compiling   the loader's, the kernel caches', those of memory and streams
+        ignis__audits         an array's slot, ignis__tracking
+        ignis__tapes          a tape
+        memory and streams    ignis__storages, a storage, a device
+                              asking or trimming of a cache, the cache, a device
+                              trimming of a cache, a stream of the caller, a device
+    Behind a device's, a pool's, ignis__captures and those of the kernel caches nothing is locked. Nobody waits for the device holding one that a
+    launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
+
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
@@ -5622,8 +5634,9 @@ static void ignis__storage_written(ignis__storage *storage)
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
-    return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
-           (ignis__capture_on(storage->device) && ignis__atomic_load(&storage->address));
+    if (storage->wrapped || !ignis__atomic_load(&storage->address))
+        return storage->wrapped;
+    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
@@ -5758,6 +5771,7 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
 {
     ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
     ignis__block *block = NULL;
+    bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
     ignis__mutex_lock(&storage->lock);
@@ -5775,6 +5789,10 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
+        if (storage->capture)
+            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+        else
+            forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
         ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
@@ -5784,6 +5802,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
+    if (forgotten)
+        ignis__memory_forget_stream(storage->device, from);
     return ok;
 }
 
@@ -6401,16 +6421,23 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     return true;
 }
 
-/*  The same for work that writes the array. */
+/*  What has no elements is not written, whatever it is a view of. */
+static void ignis__array_written(ignis__array *array)
+{
+    if (array->numel > 0)
+        ignis__storage_written(array->storage);
+}
+
+/*  The address for work that writes the array. */
 static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
-    ignis__storage_written(array->storage);
+    ignis__array_written(array);
     return true;
 }
 
-/*  The same for work that reads it, where memory that nobody has written is a mistake. */
+/*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
@@ -6422,7 +6449,7 @@ static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis
     return ignis__work_address(work, array, address);
 }
 
-/*  The same for the caller's code, of which Ignis does not know what it does there. */
+/*  The address for the caller's code, of which Ignis does not know what it does there. */
 static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
@@ -6472,7 +6499,7 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
     if (array)
-        ignis__storage_written(array->storage);
+        ignis__array_written(array);
     return ignis__array_end(call, array, array != NULL);
 }
 
@@ -6857,7 +6884,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
          ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
-         ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]);
+         (arrays[1]->numel == 0 || ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]));
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -7040,6 +7067,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
         if (entered) {
             ignis__storages_forget_stream(device, stream);
+            (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
             ignis__memory_forget_stream(device, stream);
             ignis__device_leave(&binding);
         }
@@ -7565,7 +7593,8 @@ IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { igni
     file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
 typedef struct ignis__included {
     struct ignis__included *next;
-    char path[1024];
+    char path[1024], tidy[1024];
+    int64_t size, time;
 } ignis__included;
 
 typedef struct ignis__include_search {
@@ -7585,7 +7614,8 @@ static size_t ignis__folder_length(const char *path)
     return length;
 }
 
-/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other are known again under ever longer names. What is left need
+    not be the file: the folder may be a link to one elsewhere. */
 static void ignis__path_tidy(char *path)
 {
     char *at = path, *up, *folder;
@@ -7608,7 +7638,7 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
                                            size_t name_length)
 {
     ignis__included *file;
-    char path[sizeof file->path];
+    char path[sizeof file->path], tidy[sizeof file->tidy];
     bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
     int64_t size, time;
     int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
@@ -7616,11 +7646,12 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         search->complete = false;
         return;
     }
-    ignis__path_tidy(path);
     if (!ignis__file_info(path, &size, &time))
         return;
+    memcpy(tidy, path, sizeof path);
+    ignis__path_tidy(tidy);
     for (file = search->first; file; file = file->next)
-        if (strcmp(file->path, path) == 0)
+        if (file->size == size && file->time == time && strcmp(file->tidy, tidy) == 0)
             return;
     file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
     if (!file) {
@@ -7628,6 +7659,9 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         return;
     }
     memcpy(file->path, path, sizeof path);
+    memcpy(file->tidy, tidy, sizeof tidy);
+    file->size = size;
+    file->time = time;
     *search->last = file;
     search->last = &file->next;
     search->count++;
@@ -7674,23 +7708,39 @@ IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const
     }
 }
 
+/*  Whether a word of a text goes on in the next line, behind a backslash. */
+IGNIS__COLD static bool ignis__word_is_split(const char *text)
+{
+    const char *at = text, *next;
+    while ((at = strchr(at, '\\')) != NULL) {
+        next = at + 1 + (at[1] == '\r');
+        if (*next == '\n' && at > text && at[-1] >= 'a' && at[-1] <= 'z' && next[1] >= 'a' && next[1] <= 'z')
+            return true;
+        at++;
+    }
+    return false;
+}
+
 /*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
 IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
-    const char *at = text, *before, *end;
+    const char *at = text, *before, *behind, *end;
+    if (ignis__word_is_split(text)) /* it may be an include */
+        search->complete = false;
     while ((at = strstr(at, "include")) != NULL) {
+        bool asks = at - text >= 6 && strncmp(at - 6, "__has_", 6) == 0;
         for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
             ;
         at += strlen("include");
-        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        behind = at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
         at += strspn(at, " \t(");
-        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
-        if (end) {
+        end = *at == '"' || *at == '<' ? at + 1 + strcspn(at + 1, *at == '"' ? "\"\n" : ">\n") : NULL;
+        if (end && *end && *end != '\n')
             ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
-            at = end;
-        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
-            search->complete = false; /* its name is a macro, or behind a comment */
-        }
+        else if (asks
+                     ? memchr(behind, '(', (size_t)(at - behind)) != NULL
+                     : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
+            search->complete = false; /* its name is a macro, in the next line, or behind a comment */
     }
 }
 
@@ -15502,9 +15552,8 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    ok = ignis__device_wait(call, device) &&
-         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
-             0 && /* what earlier graphs left can become memory of this one */
+    /* trimmed, as what earlier graphs left can become memory of this one */
+    ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();

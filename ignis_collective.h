@@ -11235,10 +11235,12 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
          ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_write(&work, to, &task[0].out)) &&
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_address(&work, to, &task[0].out)) &&
              (!in || !out ||
               ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
+        if (ok && out)
+            ignis__array_written(to);
         task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
             task[0].in = task[0].out = in ? task[0].in : task[0].out;

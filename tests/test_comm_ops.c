@@ -560,6 +560,7 @@ TEST(arguments_are_checked_before_anything_is_queued)
 {
     ignis_comm stale, twice[2];
     ignis_array ints, shorter, overlapping;
+    ignis_array_info before, after;
     int devices[2] = {0, 0};
     arrays a;
     RANKS_SETUP(2);
@@ -583,7 +584,10 @@ TEST(arguments_are_checked_before_anything_is_queued)
     CHECK_STATUS(ignis_comm_all_reduce(comms[0], ints, ints, IGNIS_OP_AVG), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], a.at[0], (ignis_op)9), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], shorter, IGNIS_OP_SUM), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_OK(ignis_array_query(overlapping, &before));
     CHECK_STATUS(ignis_comm_all_reduce(comms[0], shorter, overlapping, IGNIS_OP_SUM), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_OVERLAP);
+    CHECK_OK(ignis_array_query(overlapping, &after));
+    CHECK_INT(after.version, before.version); /* a backward may still use it */
     CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[1], a.at[1], IGNIS_OP_SUM), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], overlapping, a.at[0]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_OVERLAP);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], a.at[0], a.at[0]), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);

@@ -313,4 +313,100 @@ TEST(synchronize_waits_and_succeeds)
     CHECK_OK(ignis_array_free(a));
 }
 
+/*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last. Its memory is handed on
+    when that is over, not before. */
+static int (*finish_stream)(void *stream);
+static int (*wait_in_stream)(void *stream, void *event, unsigned flags);
+static ignis_array freed_meanwhile;
+static bool waits_still;
+
+static int finish_and_free(void *stream)
+{
+    int error = finish_stream(stream);
+    waits_still = waits_still && stream != destroyed;
+    if (stream == destroyed && freed_meanwhile.id) {
+        CHECK_OK(ignis_array_free(freed_meanwhile));
+        freed_meanwhile.id = 0;
+    }
+    return error;
+}
+
+static int note_wait(void *stream, void *event, unsigned flags)
+{
+    waits_still = waits_still || stream == destroyed;
+    return wait_in_stream(stream, event, flags);
+}
+
+TEST(an_array_is_freed_while_its_stream_is_forgotten)
+{
+    void *other;
+    SETUP(NULL);
+    destroyed = new_stream();
+    other = new_stream();
+    CHECK_OK(ignis_stream_use(destroyed));
+    freed_meanwhile = test_array(8, 8);
+    CHECK_OK(ignis_stream_use(other));
+    CHECK_OK(ignis_array_scale(freed_meanwhile, freed_meanwhile, 2));
+    CHECK_OK(ignis_stream_use(NULL));
+    waits_still = false;
+    finish_stream = ignis__cuda.cuStreamSynchronize;
+    wait_in_stream = ignis__cuda.cuStreamWaitEvent;
+    ignis__cuda.cuStreamSynchronize = finish_and_free;
+    ignis__cuda.cuStreamWaitEvent = note_wait;
+    CHECK_OK(ignis_stream_forget(destroyed));
+    ignis__cuda.cuStreamSynchronize = finish_stream;
+    ignis__cuda.cuStreamWaitEvent = wait_in_stream;
+    CHECK_INT(freed_meanwhile.id, 0);
+    CHECK(!waits_still);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(destroyed), 0);
+    forget_and_destroy(other);
+}
+
+/*  An array of a stream that is forgotten just when the array takes its memory. */
+static int (*take_memory)(ignis__address *address, size_t size);
+
+static int take_and_forget(ignis__address *address, size_t size)
+{
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    forget_and_destroy(destroyed);
+    return take_memory(address, size);
+}
+
+static int no_memory(ignis__address *address, size_t size)
+{
+    (void)address;
+    (void)size;
+    return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
+}
+
+TEST(a_stream_is_forgotten_while_its_array_takes_memory)
+{
+    enum { N = 1 << 18 };
+    ignis_array_desc desc;
+    ignis_array a;
+    void *other;
+    SETUP(NULL);
+    other = new_stream();
+    destroyed = new_stream();
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(N);
+    desc.stream = destroyed;
+    a = ignis_array_create(&desc);
+    take_memory = ignis__cuda.cuMemAlloc_v2;
+    ignis__cuda.cuMemAlloc_v2 = take_and_forget;
+    CHECK_OK(ignis_array_fill(a, 1));
+    CHECK(ignis__cuda.cuMemAlloc_v2 == take_memory);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(other));
+    desc.stream = NULL;
+    ignis__cuda.cuMemAlloc_v2 = no_memory; /* what is left is that array's */
+    a = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_fill(a, 2));
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    test_check_series(a, N, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(NULL));
+    forget_and_destroy(other);
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
