@@ -1937,15 +1937,14 @@ static void ignis__vmm_close(const char *call)
     ignis__vmm *vmm;
     uint64_t index = 0;
     while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
-                    ignis__bytes_write(range->size).text);
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "a VMM range of %s", ignis__bytes_write(range->size).text);
         ignis__handle_kill(range);
         ignis__range_unhold(call, range);
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d", ignis__bytes_write(vmm->memory->size).text,
+                           ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -6206,6 +6205,7 @@ static void ignis__transports_close(const char *call)
     ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s", ignis__transport_kinds[transport->kind].name);
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
@@ -9882,6 +9882,8 @@ static void ignis__comms_close(const char *call)
     uint64_t index = 0;
     int i;
     while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank, comm->size,
+                           ignis__device_ordinal(comm->device));
         ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
@@ -11968,6 +11970,8 @@ static void ignis__parallels_close(const char *call)
     ignis__parallel_state *parallel;
     uint64_t index = 0;
     while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d", parallel->count,
+                           ignis__device_ordinal(parallel->device));
         ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
