@@ -1275,7 +1275,6 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
-    IGNIS__SECTION_SHARE,
     IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
@@ -2747,19 +2746,18 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 /*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
 static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
-    ignis__record before, dropped;
+    ignis__record before = ignis__this_thread.record;
+    bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
-    char why[sizeof trouble->why];
-    bool quiet = ignis__this_thread.quiet;
-    if (trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
-        before = ignis__quiet_begin();
-        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
-        ignis__quiet_end(&before, &dropped, why, sizeof why);
-    } else {
-        ignis__this_thread.quiet = quiet || trouble->expected;
-        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
-    }
+    if (forgotten)
+        memset(&ignis__this_thread.record, 0, sizeof before);
+    ignis__this_thread.quiet = quiet || trouble->expected;
+    status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
     ignis__this_thread.quiet = quiet;
+    if (forgotten) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
     return status;
 }
 
@@ -2825,10 +2823,6 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
 #ifdef _WIN32
 
 #include <ntsecapi.h>
-#include <sddl.h>
-#ifdef _MSC_VER
-#pragma comment(lib, "advapi32")
-#endif
 
 typedef HANDLE ignis__file;
 #define IGNIS__NO_FILE INVALID_HANDLE_VALUE
@@ -2882,6 +2876,7 @@ extern "C" {
 #endif
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern int memfd_create(const char *, unsigned);
+extern int pipe2(int[2], int);
 #ifdef __cplusplus
 }
 #endif
@@ -5065,16 +5060,6 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 
 #define IGNIS__LEASES 1
 
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int pipe2(int[2], int);
-#ifdef __cplusplus
-}
-#endif
-#endif
-
 static uint64_t ignis__host_hash(void)
 {
     char text[64];
@@ -6209,6 +6194,7 @@ static void ignis__transports_close(const char *call)
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
         while ((item = entry->handles) != NULL) {
@@ -7320,11 +7306,8 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
    >>share - arrays that two processes use.
    =============================================================================================================== */
 
-/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
-    channel knows who is at the other end. */
-static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
-
-/*  A channel whose messages can bring descriptors, held, and the transport for one array. */
+/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array and its lease travel. Its token is
+    0, as the channel knows who is at the other end. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -7336,7 +7319,6 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->peer_pid = channel->wire->peer_pid;
     transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
     if (!channel->wire->kind->packets)
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
                     "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
@@ -11309,18 +11291,22 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
+/*  What a call returns that asks how a communicator is, which is dropped. */
+static ignis_status ignis__comm_tell(const char *call, ignis__comm *comm, bool ok)
+{
+    int peer;
+    ignis_status status = !ok                                                   ? ignis__failed()
+                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
+                                                                                : IGNIS_OK;
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
 IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_status";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis_status status = IGNIS_OK;
-    int peer;
-    if (!comm)
-        return ignis__failed();
-    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
-    ignis__comm_drop(call, comm);
-    return status;
+    return comm ? ignis__comm_tell(call, comm, true) : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
@@ -11328,10 +11314,8 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     static const char call[] = "ignis_comm_synchronize";
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__work work;
-    ignis_status status = IGNIS_OK;
     void *last;
     bool ok;
-    int peer;
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
@@ -11345,12 +11329,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    if (!ok)
-        status = ignis__failed();
-    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
-    ignis__comm_drop(call, comm);
-    return status;
+    return ignis__comm_tell(call, comm, ok);
 }
 
 /* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
@@ -11375,10 +11354,8 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
-            if (i == k)
-                continue;
-            can = 0;
-            if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
+            can = i == k;
+            if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can) {
                 ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
