@@ -3078,6 +3078,17 @@ static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 
 #endif
 
+/*  Takes a lock that another thread may have while it waits itself. */
+static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until, const char *what)
+{
+    while (!ignis__mutex_try(mutex)) {
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, what);
+        ignis__sleep_us(50);
+    }
+    return true;
+}
+
 /* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
 
 typedef struct ignis__sha {
@@ -4734,20 +4745,21 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
     ignis__trouble trouble;
     ignis__until until;
-    ignis__wire *wire;
+    ignis__wire *wire = NULL;
     ignis__door *door;
     uint64_t pid = 0;
     if (!channel)
         return accepted;
     door = channel->door;
     until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
-    ignis__mutex_lock(&door->lock);
-    while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
-            break;
-        ignis__door_refuse(call, door, wire, true, trouble.why);
+    if (ignis__mutex_within(&trouble, &door->lock, &until, "another thread was accepting, and did not end")) {
+        while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+                break;
+            ignis__door_refuse(call, door, wire, true, trouble.why);
+        }
+        ignis__mutex_unlock(&door->lock);
     }
-    ignis__mutex_unlock(&door->lock);
     if (wire) {
         wire->timeout_ns = door->timeout_ns;
         if (wire->peer_pid == 0)
@@ -4839,7 +4851,8 @@ static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int t
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     bool ok;
-    ignis__mutex_lock(&wire->send_lock);
+    if (!ignis__mutex_within(trouble, &wire->send_lock, &until, "another thread was sending, and did not end"))
+        return false;
     ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
     if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
         ignis__wire_fail(wire, trouble);
@@ -4906,12 +4919,14 @@ static void ignis__wire_push(ignis__wire *wire)
     ignis__mutex_unlock(&wire->send_lock);
 }
 
-/*  Brings the next message or array into the inbox. The receive lock is taken. */
+/*  Brings the next message or array into the inbox. True: the receive lock is the caller's. */
 static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double timeout_s)
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     int type;
     ignis__wire_push(wire);
+    if (!ignis__mutex_within(trouble, &wire->receive_lock, &until, "another thread was receiving, and did not end"))
+        return false;
     if (wire->inbox_whole)
         return true;
     if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
@@ -4927,6 +4942,7 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double 
     if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
         ignis__inbox_clear(wire);
     ignis__wire_fail(wire, trouble);
+    ignis__mutex_unlock(&wire->receive_lock);
     return false;
 }
 
@@ -4945,11 +4961,10 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
                              fd_capacity);
     } else if ((!data && capacity > 0) || (!fds && fd_capacity > 0)) {
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
+    } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
+        status = ignis__trouble_report(call, &trouble);
     } else {
-        ignis__mutex_lock(&wire->receive_lock);
-        if (!ignis__wire_next(&trouble, wire, timeout_s))
-            status = ignis__trouble_report(call, &trouble);
-        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+        if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
             status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
         else
             status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
@@ -7025,10 +7040,11 @@ static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transp
 {
     ignis__trouble trouble;
     bool ok = false;
-    ignis__mutex_lock(&wire->receive_lock);
     if (!ignis__wire_next(&trouble, wire, -1)) {
         ignis__trouble_report(call, &trouble);
-    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        return false;
+    }
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
     } else {
         int count = wire->inbox_fd_count;
