@@ -8560,7 +8560,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     int64_t ticked = 0;
     char bytes[16];
     for (;;) {
-        int i, count = 1;
+        int i;
         bool ending, ticking = false;
         ignis__job_watch *watch;
         pthread_mutex_lock(&job->lock);
@@ -8573,7 +8573,6 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
             if (wire && ignis__atomic_load(&wire->unsent))
                 job->polls[1 + i].events |= POLLOUT;
             job->polls[1 + i].revents = 0;
-            count = 2 + i;
         }
         ending = job->ending;
         for (watch = job->watches; watch; watch = watch->next)
@@ -8587,7 +8586,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         pthread_mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        if (poll(job->polls, (nfds_t)count, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
+        if (poll(job->polls, (nfds_t)job->size + 1, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
             continue;
         if (job->polls[0].revents)
             (void)!read(job->wake[0], bytes, sizeof bytes);
@@ -8638,8 +8637,8 @@ static void ignis__job_end(ignis__job *job)
         }
         ignis__wire_free(job->links[i].wire);
     }
-    ignis__fd_drop(&job->wake[0]);
-    ignis__fd_drop(&job->wake[1]);
+    for (i = 0; job->links && i < 2; i++)
+        ignis__fd_drop(&job->wake[i]);
     if (job->ready) {
         pthread_cond_destroy(&job->changed);
         pthread_mutex_destroy(&job->lock);
@@ -9194,6 +9193,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     pthread_condattr_t attributes;
     int i;
     bool ok;
+    job->wake[0] = job->wake[1] = -1;
     job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
     job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
     if (!job->links || !job->polls) {
@@ -9267,7 +9267,7 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     return false;
 }
 
-static bool ignis__job_connect(ignis__meeting *meeting)
+static bool ignis__meeting_hold(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     int i;
@@ -9286,44 +9286,28 @@ static bool ignis__job_connect(ignis__meeting *meeting)
     return job->watched;
 }
 
-/*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
-static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+/*  Meets the other ranks of a job of several. */
+static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
     ignis__meeting meeting;
     bool ok = false;
     int i;
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job);
-        return NULL;
-    }
-    job->wake[0] = job->wake[1] = -1;
-    job->rank = place->rank;
-    job->size = place->size;
-    job->users = 1;
-    job->hosts = job->local_size = 1;
-    job->timeout_ns = timeout_ns;
-    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
     memset(&meeting, 0, sizeof meeting);
     meeting.call = call;
     meeting.job = job;
     meeting.place = place;
-    meeting.deadline = ignis__monotonic_ns() + timeout_ns;
+    meeting.deadline = ignis__monotonic_ns() + job->timeout_ns;
     meeting.failed = -1;
-    if (*self->failed) { /* it only comes to say so, to those who are there */
+    if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
-        meeting.failed = place->rank == 0 ? 0 : -1;
+        meeting.failed = job->rank == 0 ? 0 : -1;
     }
     meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
-    if (!job->ranks || !meeting.wires) {
-        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
-    } else {
-        job->ranks[job->rank] = *self;
-        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting));
-    }
+    if (!meeting.wires)
+        ignis__fail_host_memory(call, sizeof *meeting.wires * (size_t)job->size);
+    else
+        ok = ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
     for (i = 0; meeting.wires && i < job->size; i++)
         ignis__wire_free(meeting.wires[i]);
     if (meeting.door)
@@ -9333,10 +9317,7 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     ignis__free(meeting.door);
     ignis__free(meeting.local);
     ignis__free(meeting.wires);
-    if (ok)
-        return job;
-    ignis__job_end(job);
-    return NULL;
+    return ok;
 }
 
 #else /* Windows: one process, which may have several devices */
@@ -9346,16 +9327,19 @@ struct ignis__job {
     int rank, size;
     int hosts, local_rank, local_size;
     int64_t timeout_ns;
+    unsigned char secret[IGNIS__SECRET];
     ignis__job_rank *ranks;
 };
+
+#define IGNIS__JOB_NEEDS_LINUX \
+    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process"
 
 static uint64_t ignis__job_host(void) { return 1; }
 
 IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
-    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id",
-                       "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
+    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
 }
 
 static void ignis__job_end(ignis__job *job)
@@ -9364,28 +9348,11 @@ static void ignis__job_end(ignis__job *job)
     ignis__free(job);
 }
 
-static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__job *job;
-    if (place->size > 1) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
-        return NULL;
-    }
-    job = (ignis__job *)ignis__alloc(sizeof *job);
-    if (job && (job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks)) == NULL) {
-        ignis__free(job);
-        job = NULL;
-    }
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job + sizeof *self);
-        return NULL;
-    }
-    job->users = job->key = 1;
-    job->size = job->hosts = job->local_size = 1;
-    job->timeout_ns = timeout_ns;
-    job->ranks[0] = *self;
-    return job;
+    (void)job, (void)place;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, IGNIS__JOB_NEEDS_LINUX);
+    return false;
 }
 
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
@@ -9412,6 +9379,35 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
 static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 
 #endif
+
+/*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
+static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+{
+    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
+    bool ok = false;
+    if (!job) {
+        ignis__fail_host_memory(call, sizeof *job);
+        return NULL;
+    }
+    job->rank = place->rank;
+    job->size = place->size;
+    job->users = 1;
+    job->hosts = job->local_size = 1;
+    job->timeout_ns = timeout_ns;
+    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
+    if (!job->ranks) {
+        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
+    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
+    } else {
+        job->ranks[job->rank] = *self;
+        ok = job->size == 1 || ignis__job_connect(call, job, place);
+    }
+    if (ok)
+        return job;
+    ignis__job_end(job);
+    return NULL;
+}
 
 static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
 
@@ -11660,8 +11656,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 /*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
-    ignis__comm *comm;
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
@@ -11809,8 +11804,7 @@ IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
-    ignis__comm *comm;
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     if (!comm)
         return ignis__failed();
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
