@@ -5200,29 +5200,6 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 
 #endif
 
-/*  Host memory to be shared; see ignis__shared_make. */
-static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
-{
-    memset(handle, 0, sizeof *handle);
-    handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle->fd = ignis__shared_make((size_t)size);
-    if (handle->fd >= 0)
-        return true;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-    memset(handle, 0, sizeof *handle);
-    return false;
-}
-
-static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
-{
-    void *memory = ignis__shared_map(handle->fd, (size_t)size);
-    if (!memory && errno == EINVAL)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
-    else if (!memory)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
-    return memory;
-}
-
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__RECORD_MAGIC "IGNIS-TR"
@@ -8370,7 +8347,6 @@ struct ignis__job {
     uint64_t users; /* communicators */
     uint64_t key;   /* of the job, from rank 0 */
     int rank, size;
-    int hosts, local_rank, local_size;
     int64_t timeout_ns;
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
@@ -8459,7 +8435,7 @@ static void ignis__job_lose(ignis__job *job, int rank)
         return;
     job->links[rank].state = IGNIS__JOB_DEAD;
     ignis__job_notify(job, IGNIS__JOB_DIED, rank, 0);
-    for (i = 1; i < job->size && job->rank == 0 && job->hosts > 1; i++)
+    for (i = 1; i < job->size && job->rank == 0; i++)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
@@ -9214,21 +9190,6 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     return ok;
 }
 
-/*  How many hosts, and which rank of its host this is. */
-static void ignis__job_count_hosts(ignis__job *job)
-{
-    int i, k;
-    job->hosts = job->local_rank = job->local_size = 0;
-    for (i = 0; i < job->size; i++) {
-        bool here = job->ranks[i].host == job->ranks[job->rank].host;
-        job->local_size += here;
-        job->local_rank += here && i < job->rank;
-        for (k = 0; k < i && job->ranks[k].host != job->ranks[i].host; k++)
-            ;
-        job->hosts += k == i;
-    }
-}
-
 /*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
 static bool ignis__meeting_doors(ignis__meeting *meeting)
 {
@@ -9271,10 +9232,8 @@ static bool ignis__meeting_hold(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     int i;
-    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
-        return false;
-    ignis__job_count_hosts(job);
-    if (!ignis__meeting_mesh(meeting))
+    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)) ||
+        !ignis__meeting_mesh(meeting))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
@@ -9325,7 +9284,6 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
 struct ignis__job {
     uint64_t users, key;
     int rank, size;
-    int hosts, local_rank, local_size;
     int64_t timeout_ns;
     unsigned char secret[IGNIS__SECRET];
     ignis__job_rank *ranks;
@@ -9392,7 +9350,6 @@ static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, 
     job->rank = place->rank;
     job->size = place->size;
     job->users = 1;
-    job->hosts = job->local_size = 1;
     job->timeout_ns = timeout_ns;
     job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
     if (!job->ranks) {
@@ -10206,13 +10163,13 @@ static void ignis__making_report(ignis__making *making)
 /*  Maps a region of host memory, and pins it for the device. */
 static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    regions->host[i] = ignis__host_map(call, &handle, regions->bytes);
-    if (!regions->host[i])
+    regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
+    if (!regions->host[i]) {
+        ignis__fail(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
+                    "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
+                    strerror(errno));
         return false;
+    }
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
@@ -10227,13 +10184,14 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
-    ignis_vmm_handle handle;
     making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
-        if (!ignis__host_share(making->call, regions->bytes, &handle))
-            return false;
-        fds[0] = handle.fd;
-        return ignis__staged_map(making->call, regions, comm->rank, handle.fd);
+        fds[0] = ignis__shared_make((size_t)regions->bytes);
+        if (fds[0] >= 0)
+            return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s", (long long)regions->bytes,
+                    strerror(errno));
+        return false;
     }
     if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
