@@ -7471,17 +7471,6 @@ static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *f
                                text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
 }
 
-static void ignis__nccl_pause(void)
-{
-#ifdef _WIN32
-    Sleep(1);
-#else
-    struct timespec time = IGNIS__ZERO;
-    time.tv_nsec = 20000;
-    (void)nanosleep(&time, NULL);
-#endif
-}
-
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
 static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
@@ -7497,7 +7486,7 @@ static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
             return state;
         if (ignis__monotonic_ns() >= deadline_ns)
             return IGNIS__NCCL_LATE;
-        ignis__nccl_pause();
+        ignis__sleep_us(20);
     }
 }
 
@@ -7578,7 +7567,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
-        ignis__nccl_pause();
+        ignis__sleep_us(20);
     if (nccl->ending && ignis__atomic_load(&nccl->users) > 1)
         ignis__thread_detach(nccl->ender);
     else if (nccl->ending)
@@ -9751,7 +9740,6 @@ static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__dev
         ignis__fail_host_memory(call, sizeof *regions);
         return NULL;
     }
-    memset(regions, 0, sizeof *regions);
     ignis__mutex_init(&regions->lock);
     regions->users = 1;
     regions->count = count;
@@ -9910,7 +9898,6 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     if (shared)
         ignis__atomic_add(&shared->users, 1);
     memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
-    memset(memory, 0, sizeof *memory);
     memory->device = device;
     memory->regions = regions;
     storage->users = 1;
@@ -12179,8 +12166,8 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (!data)
             return false;
         view = ignis__array_view(call, data, &data->shape, data->numel, 0);
-        ignis__array_drop(call, data);
         ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        ignis__array_drop(call, data);
         if (view.id)
             ignis__array_discard(call, &view);
     }
@@ -12199,12 +12186,9 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
         ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
         return false;
     }
-    memset(parallel->grads, 0, sizeof(ignis__array *) * number);
-    memset(parallel->buckets, 0, sizeof(ignis__bucket) * number);
-    if (!ignis__parallel_take(call, parallel, parameters, count))
-        return false;
-    return alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
-                     ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel)));
+    return ignis__parallel_take(call, parallel, parameters, count) &&
+           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                      ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
 IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
