@@ -1275,7 +1275,6 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
-    IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
     IGNIS__SECTION_PARALLEL,
@@ -1760,10 +1759,9 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     return ok;
 }
 
-/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's: a
-    descriptor or NT handle, which the driver takes in a pointer. */
-static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
-                                    const int *access_devices, int access_count, ignis__vmm_block *out)
+/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a descriptor or NT handle, which the
+    driver takes in a pointer. */
+static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size, ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -1785,34 +1783,10 @@ static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, con
         out->device = device;
         out->size = size;
         out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
-        ok = out->memory && ignis__vmm_place(call, out, access_devices, access_count);
+        ok = out->memory && ignis__vmm_place(call, out, NULL, 0);
     }
     ignis__device_leave(&binding);
     return ok;
-}
-
-static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices, int access_count,
-                             ignis__vmm_block *out)
-{
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
-}
-
-/*  A descriptor of a shareable block, closed on exec, and by the caller. */
-static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
-{
-    ignis_vmm_handle handle;
-    if (!ignis__physical_export(call, block->memory, &handle))
-        return false;
-    *fd = handle.fd;
-    if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
-        return true;
-    ignis__vmm_handle_close(&handle);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by file descriptors");
-    return false;
 }
 
 /* --- handles of physical memory ----------------------------------------------------------------------------------------- */
@@ -2397,7 +2371,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     if (!handle) {
         ignis__fail_null(call, "handle");
     } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
-               ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block)) {
+               ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
@@ -3786,14 +3760,26 @@ static void ignis__door_close(ignis__door *door)
     ignis__file_drop(&door->name_file);
 }
 
-/*  A door that is closed. */
-static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, const char *path)
+/*  A door that is closed; null, and reported: out of memory. */
+static ignis__door *ignis__door_new(const char *call, const ignis__wire_kind *kind, const char *path)
 {
-    memset(door, 0, sizeof *door);
+    ignis__door *door = (ignis__door *)ignis__alloc(sizeof *door);
+    if (!door) {
+        ignis__fail_host_memory(call, sizeof *door);
+        return NULL;
+    }
     door->kind = kind;
     door->file = door->name_file = door->poll = IGNIS__NO_FILE;
     snprintf(door->path, sizeof door->path, "%s", path);
     ignis__mutex_init(&door->lock);
+    return door;
+}
+
+static void ignis__door_free(ignis__door *door)
+{
+    if (door)
+        ignis__door_close(door);
+    ignis__free(door);
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
@@ -4636,9 +4622,7 @@ static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
     if (wire && !ignis__atomic_load(&wire->lost))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    if (door)
-        ignis__door_close(door);
-    ignis__free(door);
+    ignis__door_free(door);
 }
 
 static void ignis__channel_drop(ignis__channel *channel)
@@ -4715,12 +4699,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis__door *door;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    door = (ignis__door *)ignis__alloc(sizeof *door);
-    if (!door) {
-        ignis__fail_host_memory(call, sizeof *door);
+    if ((door = ignis__door_new(call, address.kind, address.path)) == NULL)
         return none;
-    }
-    ignis__door_init(door, address.kind, address.path);
     door->timeout_ns = address.timeout_ns;
     if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, door);
@@ -5718,7 +5698,7 @@ static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offe
 static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
-    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
+    if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
         return false;
     lies = mapped->block.memory->device;
     if (lies == home) {
@@ -5845,7 +5825,7 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
         return false;
     ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
-        ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
+        ok = ignis__vmm_adopt(call, dst, &handle, made.size, &seen);
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
@@ -9202,14 +9182,9 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
                     folder, (int)sizeof self->path - 24);
         return false;
     }
-    meeting->door = (ignis__door *)ignis__alloc(sizeof *meeting->door);
-    meeting->local = (ignis__door *)ignis__alloc(sizeof *meeting->local);
-    if (!meeting->door || !meeting->local) {
-        ignis__fail_host_memory(meeting->call, sizeof *meeting->local);
+    if ((meeting->door = ignis__door_new(meeting->call, meeting->address.kind, meeting->address.path)) == NULL ||
+        (meeting->local = ignis__door_new(meeting->call, &ignis__wire_socket, self->path)) == NULL)
         return false;
-    }
-    ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
-    ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
     if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
                          meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
@@ -9258,12 +9233,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
         ok = ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
     for (i = 0; meeting.wires && i < job->size; i++)
         ignis__wire_free(meeting.wires[i]);
-    if (meeting.door)
-        ignis__door_close(meeting.door);
-    if (meeting.local)
-        ignis__door_close(meeting.local);
-    ignis__free(meeting.door);
-    ignis__free(meeting.local);
+    ignis__door_free(meeting.door);
+    ignis__door_free(meeting.local);
     ignis__free(meeting.wires);
     return ok;
 }
@@ -10171,6 +10142,7 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
+    ignis_vmm_handle handle;
     making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
         fds[0] = ignis__shared_make((size_t)regions->bytes);
@@ -10184,7 +10156,10 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         return false;
     making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    return ignis__vmm_fd(making->call, mine, fds);
+    if (!ignis__physical_export(making->call, mine->memory, &handle))
+        return false;
+    fds[0] = handle.fd; /* where handles are no descriptors, jobs have one rank */
+    return true;
 }
 
 /*  The regions of the others. */
@@ -10192,8 +10167,12 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
+    ignis_vmm_handle handle;
     int i;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
     for (i = 0; i < comm->size; i++) {
+        handle.fd = fds[i];
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes) {
@@ -10202,7 +10181,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
             return false;
         }
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_adopt(making->call, comm->device, fds[i], regions->bytes, NULL, 0, &regions->block[i]))
+                   : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;

@@ -1089,8 +1089,8 @@ static void *rank_thread(void *context)
 
 /*  Operations of two communicators, which the ranks begin in different orders, each on a stream of its own. With few blocks both are on the GPU at the
     same time; else they wait for each other, and the message names both. */
-/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other. Of blocks as large and as many as there may be two or three
-    kernels fit on a GPU, so each waits there for one that cannot begin on the other; of few blocks all fit. */
+/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other. With as many blocks as there may be, one or two kernels fit
+    on a GPU at a time, and each waits for one that cannot begin on the other GPU; with few blocks all fit. */
 TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
 {
     enum { ORDERS = 4, NUMBERS = 1 << 20 };
@@ -1151,7 +1151,7 @@ TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
             }
             CHECK_OK(ignis_stream_use(NULL));
         }
-        CHECK(few ? late == 0 : late > 0 || !test_is_simulator()); /* some device has room for all of them */
+        CHECK(few ? late == 0 : late > 0 || !test_is_simulator()); /* there may be GPUs with room for all of them */
         for (r = 0; r < 2; r++)
             for (k = 0; k < ORDERS; k++) {
                 CHECK_OK(ignis_device_use(r));
