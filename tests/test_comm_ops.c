@@ -1087,10 +1087,9 @@ static void *rank_thread(void *context)
     return NULL;
 }
 
-/*  Operations of two communicators, which the ranks begin in different orders, each on a stream of its own. With few blocks both are on the GPU at the
-    same time; else they wait for each other, and the message names both. */
-/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other. With as many blocks as there may be, one or two kernels fit
-    on a GPU at a time, and each waits for one that cannot begin on the other GPU; with few blocks all fit. */
+/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other, each on a stream of its own. With as many blocks as
+    there may be, one or two kernels fit on a GPU at a time, and each waits for one that cannot begin on the other GPU: the message names
+    both communicators. With few blocks all fit. */
 TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
 {
     enum { ORDERS = 4, NUMBERS = 1 << 20 };
