@@ -164,7 +164,7 @@
 
         While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
         meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports what is still alive: arrays, and
-        kernels, graphs, optimizers and channels too. Messages name a freed array as it was (array #7 'weights', freed), so that they can be
+        whatever else has a handle of its own (not tensors). Messages name a freed array as it was (array #7 'weights', freed), so that they can be
         matched with earlier ones.
 
     ON KERNELS (>>kernel)
@@ -466,7 +466,7 @@ typedef enum ignis_status {
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
     X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
     X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
-    X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
+    X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
