@@ -4246,7 +4246,7 @@ static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
     void *stream = thread->stream[device - ignis__devices];
-    if (ignis__capture_on(device))
+    if (thread->capture && thread->capture->device == device)
         return thread->capture->stream;
     return stream ? stream : device->stream;
 }
@@ -5621,14 +5621,14 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 }
 
 /*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
-    Few have, so that making and freeing an array takes no lock that all threads share. This one is taken before a storage's. */
+    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
 static struct {
     ignis__mutex lock;
     ignis__storage *first;
 } ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
-static void ignis__storage_list(ignis__storage *storage, const ignis__device *device, const void *stream)
+static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
         return;
@@ -5701,7 +5701,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
-    ignis__storage_list(storage, storage->device, stream);
+    ignis__storage_enlist(storage, storage->device, stream);
     ignis__mutex_lock(&storage->lock);
     ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
     storage->summed_on = stream;
@@ -5769,12 +5769,12 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 /*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
-    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
+    ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
     void *from;
     bool ok = true;
     if (!capture)
-        ignis__storage_list(storage, device, stream);
+        ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream) /* that of a capture ends with it */
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
@@ -5786,7 +5786,7 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = own ? own->number : 0;
+            storage->capture = open && open->device == storage->device ? open->number : 0;
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
@@ -6065,7 +6065,7 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
     storage->wrapped = desc->ptr != NULL;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
-    ignis__storage_list(storage, device, desc->stream);
+    ignis__storage_enlist(storage, device, desc->stream);
     if (ok) { /* what fails to become an array stays the caller's */
         storage->release_fn = desc->release_fn;
         storage->release_data = desc->release_data;

@@ -158,7 +158,7 @@ TEST(streams_of_another_device_are_refused)
 
 TEST(arrays_outlive_a_forgotten_stream)
 {
-    ignis_array a, b;
+    ignis_array a, b, unused;
     ignis_array_info info;
     ignis_array_desc desc;
     void *stream;
@@ -168,6 +168,7 @@ TEST(arrays_outlive_a_forgotten_stream)
     desc.shape = IGNIS_SHAPE(64);
     desc.stream = stream;
     b = ignis_array_create(&desc);
+    unused = ignis_array_create(&desc); /* before the stream is forgotten */
     CHECK_OK(ignis_array_query(b, &info));
     CHECK(info.stream == stream);
     CHECK_OK(ignis_stream_use(stream));
@@ -179,6 +180,9 @@ TEST(arrays_outlive_a_forgotten_stream)
     CHECK(info.stream != stream);
     CHECK_OK(ignis_array_scale(b, a, 3.0));
     test_check_series(b, 64, 0.0F, 3.0F);
+    CHECK_OK(ignis_array_fill(unused, 2));
+    test_check_series(unused, 64, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(unused));
     CHECK_OK(ignis_array_free(a));
     CHECK_OK(ignis_array_free(b));
     CHECK_INT(ignis_memory_trim(0) >= 0, true);
