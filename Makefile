@@ -155,8 +155,8 @@ check-torch: $(SIMULATOR)
 #   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways
 #   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
 #   SERIAL        test-tsan: they have one thread, which that target checks
-#   RANK_TESTS    all lanes: many processes, each of which starts and waits for the others: too slow under a sanitizer, and little about
-#                 streams; `make test` runs them
+#   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
+#                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)

@@ -2112,7 +2112,7 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #endif
 
 /*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
-    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a sixth of all code. */
+    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a tenth of all code. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
@@ -13884,8 +13884,8 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 1, &dx);
 }
 
-/*  Whether the caller's frequencies on the device fit heads of `half` pairs. */
-static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int half)
+/*  Whether the caller's frequencies on the device fit heads of that many pairs. */
+static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int pairs)
 {
     if (desc->inv_freq || desc->inv_freq_count)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
@@ -13894,9 +13894,9 @@ static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, co
                               (int)(own->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
     if (own->dtype != IGNIS_F32)
         return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
-    if (own->numel != half)
+    if (own->numel != pairs)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
-                              ignis__shape_write(&own->shape).text, 2 * half, half);
+                              ignis__shape_write(&own->shape).text, 2 * pairs, pairs);
     return true;
 }
 

@@ -8881,6 +8881,20 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
     return !joint->failed;
 }
 
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+static void ignis__joint_give_up(const ignis__joint *joint)
+{
+    ignis__joint_head head;
+    int i;
+    head.attempt = joint->attempt;
+    head.print = IGNIS__JOINT_GIVEN_UP;
+    for (i = 0; i < joint->count; i++) {
+        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
+        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
+            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    }
+}
+
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
 
 /*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
@@ -9398,6 +9412,7 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
         fds[0] = -1;
     return true;
 }
+static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 
 #endif
 
@@ -9463,7 +9478,6 @@ typedef struct ignis__comm_record {
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
-    uint32_t block;
     uint64_t mine, theirs;
     uint64_t nccl;
 } ignis__comm_record;
@@ -10136,18 +10150,10 @@ static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__jo
     joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
 static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
 {
-    ignis__joint_head head;
-    int i;
-    head.attempt = joint->attempt;
-    head.print = IGNIS__JOINT_GIVEN_UP;
-    for (i = 0; joint->failed && i < joint->count; i++) {
-        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
-        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
-            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
-    }
+    if (joint->failed)
+        ignis__joint_give_up(joint);
     comm->attempts = joint->attempt;
     ignis__mutex_unlock(&comm->joint);
 }

@@ -11,7 +11,7 @@
         attention_mma.cu           414 lines   21471 bytes
         attention_tiles.cuh        262 lines   10802 bytes
         collective.cu              617 lines   29234 bytes
-        collective.cuh             332 lines   15729 bytes
+        collective.cuh             330 lines   15677 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                     74 lines    3604 bytes
@@ -3326,7 +3326,6 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    uint32_t peer;",
     "    uint32_t reporter;",
     "    uint32_t op;",
-    "    uint32_t block;",
     "    unsigned long long mine, theirs; /* fingerprints */",
     "    unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */",
     "};",
@@ -3402,7 +3401,6 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    record->peer = peer;",
     "    record->reporter = reporter;",
     "    record->op = op;",
-    "    record->block = blockIdx.x;",
     "    record->mine = mine;",
     "    record->theirs = theirs;",
     "    ignis_ptx_st_release_u64(&record->code, code);",
@@ -5997,7 +5995,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_mma.cu", 0xc7918a4ccf6c0ef7ULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},
-    {"collective.cuh", 0x83ef87c5a00a714aULL, ignis__lines_collective_cuh, 332},
+    {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xc8b7f2f7d7719c0eULL, ignis__lines_mma_cuh, 74},

@@ -112,7 +112,6 @@ struct ignis_comm_record {
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
-    uint32_t block;
     unsigned long long mine, theirs; /* fingerprints */
     unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */
 };
@@ -188,7 +187,6 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     record->peer = peer;
     record->reporter = reporter;
     record->op = op;
-    record->block = blockIdx.x;
     record->mine = mine;
     record->theirs = theirs;
     ignis_ptx_st_release_u64(&record->code, code);

@@ -558,9 +558,10 @@ static struct {
     ignis_tensor slots[TENSOR_SLOTS];
     ignis_tensor *all; /* everything that was ever put into a slot, to be released at the end */
     int count, capacity, rounds;
+    bool own_streams; /* then without calls that only the caller can order: changes of values, reading of gradients */
     void *streams[TENSOR_THREADS];
     ignis_optimizer optimizer;
-} tensors = {PTHREAD_MUTEX_INITIALIZER, {{0}}, {{0}}, NULL, 0, 0, 0, {NULL}, {0}};
+} tensors = {PTHREAD_MUTEX_INITIALIZER, {{0}}, {{0}}, NULL, 0, 0, 0, false, {NULL}, {0}};
 
 static ignis_tensor tensor_get(unsigned *random)
 {
@@ -699,7 +700,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
     case 22: ignis_tensor_to_host(a, values, IGNIS_F64, TENSOR_N); break;
     case 23: {
         ignis_array grad = ignis_tensor_grad(a);
-        if (grad.id)
+        if (grad.id && !tensors.own_streams)
             ignis_array_to_host(grad, values, IGNIS_F64, TENSOR_N);
         break;
     }
@@ -722,9 +723,13 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         break;
     case 27:
         ignis_optimizer_add(tensors.optimizer, a, false);
-        ignis_optimizer_step(tensors.optimizer);
+        if (!tensors.own_streams)
+            ignis_optimizer_step(tensors.optimizer);
         break;
-    case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
+    case 28:
+        if (tensors.own_streams)
+            CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL));
+        break;
     case 29: ignis_backward_retain(a, gradient); break;
     case 30: ignis_tensor_set_grad(a, next_random(random) % 2 ? gradient : no_gradient); break;
     case 31: tensor_put(random, ignis_tensor_from_array(ignis_tensor_data(a), next_random(random) % 2)); break;
@@ -746,7 +751,10 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         if (ignis_tensor_shape(a).ndim > 0)
             CHECK(ignis_tensor_numel(a) == TENSOR_N || ignis_status_last() != IGNIS_OK);
         break;
-    case 36: ignis_array_fill(ignis_tensor_data(a), 1); break;
+    case 36:
+        if (!tensors.own_streams)
+            ignis_array_fill(ignis_tensor_data(a), 1);
+        break;
     case 37: ignis_array_free(ignis_tensor_data(a)); break; /* which is refused, and looks for who holds it */
     default: ignis_tensor_release(a); break;
     }
@@ -767,16 +775,16 @@ static void *tensor_thread(void *arg)
     return NULL;
 }
 
-TEST(random_use_of_shared_tensors)
+static void check_shared_tensors(bool own_streams)
 {
     pthread_t threads[TENSOR_THREADS];
     int index[TENSOR_THREADS], i;
     unsigned random = 1;
     ignis_sgd_desc sgd;
-    SETUP(NULL);
     memset(&sgd, 0, sizeof sgd);
+    tensors.own_streams = own_streams;
     memset(tensors.slots, 0, sizeof tensors.slots);
-    tensors.rounds = test_env("IGNIS_SOAK") ? 40000 : 2 * ROUNDS;
+    tensors.rounds = test_env("IGNIS_SOAK") ? 20000 : 2 * ROUNDS;
     tensors.optimizer = ignis_sgd(&sgd);
     CHECK_OK(ignis_device_use(0));
     CHECK(tensors.optimizer.id != 0);
@@ -803,6 +811,18 @@ TEST(random_use_of_shared_tensors)
         CHECK_INT(ignis__cuda.cuStreamDestroy_v2(tensors.streams[i]), 0);
     }
     CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(random_use_of_shared_tensors)
+{
+    SETUP(NULL);
+    check_shared_tensors(false);
+}
+
+TEST(random_use_of_shared_tensors_on_streams_of_their_own)
+{
+    SETUP(NULL);
+    check_shared_tensors(true);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
