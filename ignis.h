@@ -5718,8 +5718,8 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     ignis__binding binding, other;
     bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     int i, count = 0;
-    ignis__mutex_lock(
-        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
+    ignis__mutex_lock(&storage->lock);
+    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
     for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))

@@ -306,6 +306,47 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_destroy(&barrier);
 }
 
+/*  While a thread orders memory that it gives up behind a stream, another one destroys that. */
+static int (*record)(void *, void *);
+
+static int record_after_a_while(void *event, void *stream)
+{
+    static pthread_t thread;
+    if (stream == destroyed && ignis__cuda.cuEventRecord != record) {
+        int i;
+        ignis__cuda.cuEventRecord = record;
+        CHECK_INT(pthread_create(&thread, NULL, thread_that_destroys, NULL), 0);
+        for (i = 0; i < 50 && !ignis__atomic_load(&is_destroyed); i++)
+            test_sleep_ms(2);
+        CHECK(!ignis__atomic_load(&is_destroyed)); /* it waits for this thread */
+        CHECK_INT(pthread_detach(thread), 0);
+    }
+    return record(event, stream);
+}
+
+TEST(a_stream_is_destroyed_while_another_thread_frees_what_was_used_on_it)
+{
+    ignis_array a, b;
+    int i;
+    SETUP(NULL);
+    destroyed = new_stream();
+    is_destroyed = 0;
+    a = test_array(8, 8);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(destroyed));
+    b = ignis_array_clone(a);
+    CHECK_OK(ignis_stream_use(NULL));
+    record = ignis__cuda.cuEventRecord;
+    ignis__cuda.cuEventRecord = record_after_a_while;
+    CHECK_OK(ignis_array_free(a));
+    CHECK(ignis__cuda.cuEventRecord == record);
+    for (i = 0; i < 500 && !ignis__atomic_load(&is_destroyed); i++)
+        test_sleep_ms(2);
+    CHECK(ignis__atomic_load(&is_destroyed));
+    test_check_series(b, 64, 0.0F, 1.0F);
+    CHECK_OK(ignis_array_free(b));
+}
+
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;
