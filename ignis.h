@@ -4260,7 +4260,7 @@ static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
     void *stream = thread->stream[device - ignis__devices];
-    if (ignis__capture_on(device))
+    if (thread->capture && thread->capture->device == device)
         return thread->capture->stream;
     return stream ? stream : device->stream;
 }
@@ -5619,7 +5619,8 @@ typedef struct ignis__storage {
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
     uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
     uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
-    struct ignis__storage *next, *before; /* in the list of all */
+    uint64_t listed;                      /* 1: it is in the list of those that have to do with a stream of the caller */
+    struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
 
 /*  Work that writes to the memory is about to be queued. */
@@ -5639,11 +5640,28 @@ static bool ignis__storage_readable(const ignis__storage *storage)
     return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
-/*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
+/*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
+    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
 static struct {
     ignis__mutex lock;
     ignis__storage *first;
 } ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
+static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+{
+    if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
+        return;
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (!ignis__atomic_load(&storage->listed)) {
+        storage->next = ignis__storages.first;
+        if (storage->next)
+            storage->next->before = storage;
+        ignis__storages.first = storage;
+        ignis__atomic_store(&storage->listed, 1);
+    }
+    ignis__mutex_unlock(&ignis__storages.lock);
+}
 
 /*  A storage with no users yet; null on failure. */
 static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
@@ -5656,25 +5674,21 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
-    ignis__mutex_lock(&ignis__storages.lock);
-    storage->next = ignis__storages.first;
-    if (storage->next)
-        storage->next->before = storage;
-    ignis__storages.first = storage;
-    ignis__mutex_unlock(&ignis__storages.lock);
     return storage;
 }
 
 static void ignis__storage_destroy(ignis__storage *storage)
 {
-    ignis__mutex_lock(&ignis__storages.lock);
-    if (storage->before)
-        storage->before->next = storage->next;
-    else
-        ignis__storages.first = storage->next;
-    if (storage->next)
-        storage->next->before = storage->before;
-    ignis__mutex_unlock(&ignis__storages.lock);
+    if (ignis__atomic_load(&storage->listed)) {
+        ignis__mutex_lock(&ignis__storages.lock);
+        if (storage->before)
+            storage->before->next = storage->next;
+        else
+            ignis__storages.first = storage->next;
+        if (storage->next)
+            storage->next->before = storage->before;
+        ignis__mutex_unlock(&ignis__storages.lock);
+    }
     ignis__free(storage);
 }
 
@@ -5707,6 +5721,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
+    ignis__storage_enlist(storage, storage->device, stream);
     ignis__mutex_lock(&storage->lock);
     ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
     storage->summed_on = stream;
@@ -5714,22 +5729,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     return ok;
 }
 
-/*  One user less; the last gives the memory back behind all work that used it. Where the device cannot be entered the block stays
-    out of use until ignis_shutdown frees its segment. */
-static void ignis__storage_drop(const char *call, ignis__storage *storage)
+/*  Gives the memory of a storage without users back behind all work that used it. Where the device cannot be entered the block stays out of
+    use until ignis_shutdown frees its segment. */
+static void ignis__storage_give(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
     ignis__spare_event *last = NULL;
     ignis__binding binding, other;
-    bool gives, entered;
+    bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     int i, count = 0;
-    if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
-        return;
-    gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
-    entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
-    ignis__mutex_lock(
-        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
-    for (i = 0; gives && i < storage->used_on_count; i++) {
+    ignis__mutex_lock(&storage->lock);
+    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
+    for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
             unordered[count++] = used->device;
@@ -5756,6 +5767,15 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     }
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
+}
+
+/*  One user less; the last gives the memory back, unless it is the caller's, and so is all order. */
+static void ignis__storage_drop(const char *call, ignis__storage *storage)
+{
+    if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
+        return;
+    if (storage->block || storage->release_fn)
+        ignis__storage_give(call, storage);
     ignis__storage_destroy(storage);
 }
 
@@ -5769,11 +5789,13 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 /*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
-    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
+    ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
+    if (!capture)
+        ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream) /* that of a capture ends with it */
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
@@ -5785,7 +5807,7 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = own ? own->number : 0;
+            storage->capture = open && open->device == storage->device ? open->number : 0;
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
@@ -6070,6 +6092,7 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
     storage->wrapped = desc->ptr != NULL;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
+    ignis__storage_enlist(storage, device, desc->stream);
     if (ok) { /* what fails to become an array stays the caller's */
         storage->release_fn = desc->release_fn;
         storage->release_data = desc->release_data;
@@ -6166,16 +6189,6 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
     are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
-static void ignis__array_reap_exports(const char *call, ignis__array *array)
-{
-    bool exported;
-    ignis__mutex_lock(&array->slot.lock);
-    exported = array->exports > 0;
-    ignis__mutex_unlock(&array->slot.lock);
-    if (exported)
-        ignis__exports_reap(call, array);
-}
-
 /*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
@@ -6189,10 +6202,11 @@ static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 /*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
 static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    if (!array)
-        return NULL;
-    ignis__array_reap_exports(call, array);
+    ignis__array *array = ignis__array_enter(call, handle);
+    if (!array || array->exports == 0)
+        return array;
+    ignis__array_unlock(array);
+    ignis__exports_reap(call, array);
     if (ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -7289,7 +7303,12 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         return -1;
     }
     while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__array_reap_exports(call, array);
+        bool exported;
+        ignis__mutex_lock(&array->slot.lock);
+        exported = array->exports > 0;
+        ignis__mutex_unlock(&array->slot.lock);
+        if (exported)
+            ignis__exports_reap(call, array);
         ignis__array_drop(call, array);
     }
     audit.entries = entries;

@@ -2428,6 +2428,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->wrapped = true;
     storage->address = address;
     storage->stream = desc->stream;
+    ignis__storage_enlist(storage, device, desc->stream);
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
         ignis__storage_destroy(storage);

@@ -158,7 +158,7 @@ TEST(streams_of_another_device_are_refused)
 
 TEST(arrays_outlive_a_forgotten_stream)
 {
-    ignis_array a, b;
+    ignis_array a, b, unused;
     ignis_array_info info;
     ignis_array_desc desc;
     void *stream;
@@ -168,6 +168,7 @@ TEST(arrays_outlive_a_forgotten_stream)
     desc.shape = IGNIS_SHAPE(64);
     desc.stream = stream;
     b = ignis_array_create(&desc);
+    unused = ignis_array_create(&desc); /* before the stream is forgotten */
     CHECK_OK(ignis_array_query(b, &info));
     CHECK(info.stream == stream);
     CHECK_OK(ignis_stream_use(stream));
@@ -179,6 +180,9 @@ TEST(arrays_outlive_a_forgotten_stream)
     CHECK(info.stream != stream);
     CHECK_OK(ignis_array_scale(b, a, 3.0));
     test_check_series(b, 64, 0.0F, 3.0F);
+    CHECK_OK(ignis_array_fill(unused, 2));
+    test_check_series(unused, 64, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(unused));
     CHECK_OK(ignis_array_free(a));
     CHECK_OK(ignis_array_free(b));
     CHECK_INT(ignis_memory_trim(0) >= 0, true);
@@ -300,6 +304,47 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&barrier);
+}
+
+/*  While a thread orders memory that it gives up behind a stream, another one destroys that. */
+static int (*record)(void *, void *);
+
+static int record_after_a_while(void *event, void *stream)
+{
+    static pthread_t thread;
+    if (stream == destroyed && ignis__cuda.cuEventRecord != record) {
+        int i;
+        ignis__cuda.cuEventRecord = record;
+        CHECK_INT(pthread_create(&thread, NULL, thread_that_destroys, NULL), 0);
+        for (i = 0; i < 50 && !ignis__atomic_load(&is_destroyed); i++)
+            test_sleep_ms(2);
+        CHECK(!ignis__atomic_load(&is_destroyed)); /* it waits for this thread */
+        CHECK_INT(pthread_detach(thread), 0);
+    }
+    return record(event, stream);
+}
+
+TEST(a_stream_is_destroyed_while_another_thread_frees_what_was_used_on_it)
+{
+    ignis_array a, b;
+    int i;
+    SETUP(NULL);
+    destroyed = new_stream();
+    is_destroyed = 0;
+    a = test_array(8, 8);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(destroyed));
+    b = ignis_array_clone(a);
+    CHECK_OK(ignis_stream_use(NULL));
+    record = ignis__cuda.cuEventRecord;
+    ignis__cuda.cuEventRecord = record_after_a_while;
+    CHECK_OK(ignis_array_free(a));
+    CHECK(ignis__cuda.cuEventRecord == record);
+    for (i = 0; i < 500 && !ignis__atomic_load(&is_destroyed); i++)
+        test_sleep_ms(2);
+    CHECK(ignis__atomic_load(&is_destroyed));
+    test_check_series(b, 64, 0.0F, 1.0F);
+    CHECK_OK(ignis_array_free(b));
 }
 
 TEST(synchronize_waits_and_succeeds)
