@@ -164,7 +164,7 @@
 
         While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
         meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports what is still alive: arrays, and
-        kernels, graphs, optimizers and channels too. Messages name a freed array as it was (array #7 'weights', freed), so that they can be
+        whatever else has a handle of its own (not tensors). Messages name a freed array as it was (array #7 'weights', freed), so that they can be
         matched with earlier ones.
 
     ON KERNELS (>>kernel)
@@ -176,7 +176,7 @@
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME) is compiled in every process, as its headers are not known before.
+        by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -432,7 +432,7 @@ typedef enum ignis_status {
     X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                    \
     X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                          \
     X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
-    X(PARAMETER_KIND, ARGUMENT, "an optimizer changes leaves that require gradients, each once")                     \
+    X(PARAMETER_KIND, ARGUMENT, "parameters and checked inputs are leaves that require gradients, each once")        \
     X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                   \
     X(STORAGE_FORMAT, FORMAT, "a file of tensors is a sound safetensors file")                                       \
     X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                            \
@@ -466,7 +466,7 @@ typedef enum ignis_status {
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
     X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
     X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
-    X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
+    X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
@@ -607,7 +607,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 /*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
-    Errors: CUDA, ARGUMENT (inside a backward function: nothing is freed then).
+    Errors: CUDA, ARGUMENT (inside a function that ignis_backward, ignis_checkpoint or ignis_gradcheck runs: nothing is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
@@ -1487,20 +1487,22 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too; where it uses none that requires a gradient, nothing
-    is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
+    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
-    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
+    to its inputs, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
-    All inputs are f64, on one device. The function is called twice for each element of each input that requires a gradient, with the same
+    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT, DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
-    Ownership: inputs keep their values; their gradients are set to zero.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
+    message names input and element), those of fn.
+    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
@@ -3553,6 +3555,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
         forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
         close      of all that a section has, at ignis_shutdown */
 
+/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+        ignis__setup_lock     all others
+        an optimizer's slot   a tensor's slot; those of memory and streams
+        planning, compiling   the loader's, the kernel caches', those of memory and streams
+        ignis__audits         an array's slot, ignis__tracking
+        ignis__tapes          a tape
+        memory and streams    ignis__storages, a storage, a device
+                              asking or trimming of a cache, the cache, a device
+                              trimming of a cache, a stream of the caller, a device
+    Behind a device's, a pool's, ignis__captures and those of the kernel caches nothing is locked. Nobody waits for the device holding one that a
+    launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
+
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
@@ -4246,7 +4260,7 @@ static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
     void *stream = thread->stream[device - ignis__devices];
-    if (ignis__capture_on(device))
+    if (thread->capture && thread->capture->device == device)
         return thread->capture->stream;
     return stream ? stream : device->stream;
 }
@@ -5567,6 +5581,11 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
     }
 }
 
+IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
+}
+
 static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
 {
     memset(to, 0, sizeof *to); /* dimensions that do not count are 0, whatever the caller left there */
@@ -5600,7 +5619,8 @@ typedef struct ignis__storage {
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
     uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
     uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
-    struct ignis__storage *next, *before; /* in the list of all */
+    uint64_t listed;                      /* 1: it is in the list of those that have to do with a stream of the caller */
+    struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
 
 /*  Work that writes to the memory is about to be queued. */
@@ -5615,15 +5635,33 @@ static void ignis__storage_written(ignis__storage *storage)
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
-    return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
-           (ignis__capture_on(storage->device) && ignis__atomic_load(&storage->address));
+    if (storage->wrapped || !ignis__atomic_load(&storage->address))
+        return storage->wrapped;
+    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
-/*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
+/*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
+    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
 static struct {
     ignis__mutex lock;
     ignis__storage *first;
 } ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
+static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+{
+    if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
+        return;
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (!ignis__atomic_load(&storage->listed)) {
+        storage->next = ignis__storages.first;
+        if (storage->next)
+            storage->next->before = storage;
+        ignis__storages.first = storage;
+        ignis__atomic_store(&storage->listed, 1);
+    }
+    ignis__mutex_unlock(&ignis__storages.lock);
+}
 
 /*  A storage with no users yet; null on failure. */
 static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
@@ -5636,25 +5674,21 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
-    ignis__mutex_lock(&ignis__storages.lock);
-    storage->next = ignis__storages.first;
-    if (storage->next)
-        storage->next->before = storage;
-    ignis__storages.first = storage;
-    ignis__mutex_unlock(&ignis__storages.lock);
     return storage;
 }
 
 static void ignis__storage_destroy(ignis__storage *storage)
 {
-    ignis__mutex_lock(&ignis__storages.lock);
-    if (storage->before)
-        storage->before->next = storage->next;
-    else
-        ignis__storages.first = storage->next;
-    if (storage->next)
-        storage->next->before = storage->before;
-    ignis__mutex_unlock(&ignis__storages.lock);
+    if (ignis__atomic_load(&storage->listed)) {
+        ignis__mutex_lock(&ignis__storages.lock);
+        if (storage->before)
+            storage->before->next = storage->next;
+        else
+            ignis__storages.first = storage->next;
+        if (storage->next)
+            storage->next->before = storage->before;
+        ignis__mutex_unlock(&ignis__storages.lock);
+    }
     ignis__free(storage);
 }
 
@@ -5687,6 +5721,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
+    ignis__storage_enlist(storage, storage->device, stream);
     ignis__mutex_lock(&storage->lock);
     ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
     storage->summed_on = stream;
@@ -5694,22 +5729,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     return ok;
 }
 
-/*  One user less; the last gives the memory back behind all work that used it. Where the device cannot be entered the block stays
-    out of use until ignis_shutdown frees its segment. */
-static void ignis__storage_drop(const char *call, ignis__storage *storage)
+/*  Gives the memory of a storage without users back behind all work that used it. Where the device cannot be entered the block stays out of
+    use until ignis_shutdown frees its segment. */
+static void ignis__storage_give(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
     ignis__spare_event *last = NULL;
     ignis__binding binding, other;
-    bool gives, entered;
+    bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     int i, count = 0;
-    if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
-        return;
-    gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
-    entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
-    ignis__mutex_lock(
-        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
-    for (i = 0; gives && i < storage->used_on_count; i++) {
+    ignis__mutex_lock(&storage->lock);
+    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
+    for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
             unordered[count++] = used->device;
@@ -5736,6 +5767,15 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     }
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
+}
+
+/*  One user less; the last gives the memory back, unless it is the caller's, and so is all order. */
+static void ignis__storage_drop(const char *call, ignis__storage *storage)
+{
+    if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
+        return;
+    if (storage->block || storage->release_fn)
+        ignis__storage_give(call, storage);
     ignis__storage_destroy(storage);
 }
 
@@ -5749,10 +5789,13 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 /*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
-    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
+    ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
+    bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
+    if (!capture)
+        ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream) /* that of a capture ends with it */
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
@@ -5764,10 +5807,14 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = own ? own->number : 0;
+            storage->capture = open && open->device == storage->device ? open->number : 0;
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
+        if (storage->capture)
+            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+        else
+            forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
         ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
@@ -5777,6 +5824,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
+    if (forgotten)
+        ignis__memory_forget_stream(storage->device, from);
     return ok;
 }
 
@@ -6043,6 +6092,7 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
     storage->wrapped = desc->ptr != NULL;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
+    ignis__storage_enlist(storage, device, desc->stream);
     if (ok) { /* what fails to become an array stays the caller's */
         storage->release_fn = desc->release_fn;
         storage->release_data = desc->release_data;
@@ -6139,16 +6189,6 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
     are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
-static void ignis__array_reap_exports(const char *call, ignis__array *array)
-{
-    bool exported;
-    ignis__mutex_lock(&array->slot.lock);
-    exported = array->exports > 0;
-    ignis__mutex_unlock(&array->slot.lock);
-    if (exported)
-        ignis__exports_reap(call, array);
-}
-
 /*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
@@ -6162,10 +6202,11 @@ static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 /*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
 static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    if (!array)
-        return NULL;
-    ignis__array_reap_exports(call, array);
+    ignis__array *array = ignis__array_enter(call, handle);
+    if (!array || array->exports == 0)
+        return array;
+    ignis__array_unlock(array);
+    ignis__exports_reap(call, array);
     if (ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -6394,16 +6435,23 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     return true;
 }
 
-/*  The same for work that writes the array. */
+/*  What has no elements is not written, whatever it is a view of. */
+static void ignis__array_written(ignis__array *array)
+{
+    if (array->numel > 0)
+        ignis__storage_written(array->storage);
+}
+
+/*  The address for work that writes the array. */
 static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
-    ignis__storage_written(array->storage);
+    ignis__array_written(array);
     return true;
 }
 
-/*  The same for work that reads it, where memory that nobody has written is a mistake. */
+/*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
@@ -6415,7 +6463,7 @@ static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis
     return ignis__work_address(work, array, address);
 }
 
-/*  The same for the caller's code, of which Ignis does not know what it does there. */
+/*  The address for the caller's code, of which Ignis does not know what it does there. */
 static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
@@ -6465,7 +6513,7 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
     if (array)
-        ignis__storage_written(array->storage);
+        ignis__array_written(array);
     return ignis__array_end(call, array, array != NULL);
 }
 
@@ -6850,7 +6898,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
          ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
-         ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]);
+         (arrays[1]->numel == 0 || ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]));
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -7033,6 +7081,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
         if (entered) {
             ignis__storages_forget_stream(device, stream);
+            (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
             ignis__memory_forget_stream(device, stream);
             ignis__device_leave(&binding);
         }
@@ -7254,7 +7303,12 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         return -1;
     }
     while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__array_reap_exports(call, array);
+        bool exported;
+        ignis__mutex_lock(&array->slot.lock);
+        exported = array->exports > 0;
+        ignis__mutex_unlock(&array->slot.lock);
+        if (exported)
+            ignis__exports_reap(call, array);
         ignis__array_drop(call, array);
     }
     audit.entries = entries;
@@ -7558,7 +7612,8 @@ IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { igni
     file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
 typedef struct ignis__included {
     struct ignis__included *next;
-    char path[1024];
+    char path[1024], tidy[1024];
+    int64_t size, time;
 } ignis__included;
 
 typedef struct ignis__include_search {
@@ -7578,7 +7633,8 @@ static size_t ignis__folder_length(const char *path)
     return length;
 }
 
-/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other are known again under ever longer names. What is left need
+    not be the file: the folder may be a link to one elsewhere. */
 static void ignis__path_tidy(char *path)
 {
     char *at = path, *up, *folder;
@@ -7601,7 +7657,7 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
                                            size_t name_length)
 {
     ignis__included *file;
-    char path[sizeof file->path];
+    char path[sizeof file->path], tidy[sizeof file->tidy];
     bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
     int64_t size, time;
     int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
@@ -7609,11 +7665,12 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         search->complete = false;
         return;
     }
-    ignis__path_tidy(path);
     if (!ignis__file_info(path, &size, &time))
         return;
+    memcpy(tidy, path, sizeof path);
+    ignis__path_tidy(tidy);
     for (file = search->first; file; file = file->next)
-        if (strcmp(file->path, path) == 0)
+        if (file->size == size && file->time == time && strcmp(file->tidy, tidy) == 0)
             return;
     file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
     if (!file) {
@@ -7621,6 +7678,9 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
         return;
     }
     memcpy(file->path, path, sizeof path);
+    memcpy(file->tidy, tidy, sizeof tidy);
+    file->size = size;
+    file->time = time;
     *search->last = file;
     search->last = &file->next;
     search->count++;
@@ -7667,23 +7727,39 @@ IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const
     }
 }
 
+/*  Whether a word of a text goes on in the next line, behind a backslash. */
+IGNIS__COLD static bool ignis__word_is_split(const char *text)
+{
+    const char *at = text, *next;
+    while ((at = strchr(at, '\\')) != NULL) {
+        next = at + 1 + (at[1] == '\r');
+        if (*next == '\n' && at > text && at[-1] >= 'a' && at[-1] <= 'z' && next[1] >= 'a' && next[1] <= 'z')
+            return true;
+        at++;
+    }
+    return false;
+}
+
 /*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
 IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
-    const char *at = text, *before, *end;
+    const char *at = text, *before, *behind, *end;
+    if (ignis__word_is_split(text)) /* it may be an include */
+        search->complete = false;
     while ((at = strstr(at, "include")) != NULL) {
+        bool asks = at - text >= 6 && strncmp(at - 6, "__has_", 6) == 0;
         for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
             ;
         at += strlen("include");
-        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        behind = at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
         at += strspn(at, " \t(");
-        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
-        if (end) {
+        end = *at == '"' || *at == '<' ? at + 1 + strcspn(at + 1, *at == '"' ? "\"\n" : ">\n") : NULL;
+        if (end && *end && *end != '\n')
             ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
-            at = end;
-        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
-            search->complete = false; /* its name is a macro, or behind a comment */
-        }
+        else if (asks
+                     ? memchr(behind, '(', (size_t)(at - behind)) != NULL
+                     : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
+            search->complete = false; /* its name is a macro, in the next line, or behind a comment */
     }
 }
 
@@ -10539,14 +10615,35 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What takes memory comes first, so that a failure for want of it changes nothing. */
+/*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
+static bool ignis__gradient_addable(const char *call, const ignis__tensor *leaf)
+{
+    ignis__work work;
+    bool ok = ignis__work_begin(call, leaf->device, &work);
+    if (ok) {
+        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, leaf->dtype) != NULL;
+        ignis__work_end(&work);
+    }
+    return ok;
+}
+
+/*  Writes the sums of a list to the gradients of its leaves. What takes memory, and what has to be loaded, comes first: a failure there changes
+    nothing. */
 static bool ignis__leaves_write(const char *call, ignis__reached *list)
 {
+    const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
     ignis__reached *at;
     bool ok = true;
     ignis__leaves_enter(list);
-    for (at = list; ok && at; at = at->next)
-        ok = !at->sum || at->leaf->grad || ignis__gradient_separate(call, &at->sum);
+    for (at = list; ok && at; at = at->next) {
+        const ignis__tensor *leaf = at->leaf;
+        if (at->sum && !leaf->grad) {
+            ok = ignis__gradient_separate(call, &at->sum);
+        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            ok = ignis__gradient_addable(call, leaf);
+            added = leaf;
+        }
+    }
     for (at = list; ok && at; at = at->next)
         ok = !at->sum || !at->leaf->grad || ignis__gradients_add(call, at);
     for (at = list; ok && at; at = at->next) {
@@ -10853,12 +10950,16 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     }
     ignis__array_claim(gradient);
     ignis__array_drop(walk->call, gradient);
-    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device)
+    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device &&
+        (gradient->numel == 0 || ignis__storage_readable(gradient->storage)))
         return gradient;
     if (gradient->storage->device != tensor->device)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, walk->call,
                     "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
                     (int)(gradient->storage->device - ignis__devices), input, (int)(tensor->device - ignis__devices));
+    else if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, walk->call, "the backward of '%s' gave %s for input %d, which was never written to",
+                    node->name, ignis__array_label(gradient).text, input);
     else
         ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, walk->call,
                     "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
@@ -10912,6 +11013,25 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
     return status == IGNIS_OK;
+}
+
+/*  Gives the gradient of an entry's output the output's shape: it came in the shape that the function it is from, or the caller, gave it. */
+static bool ignis__walk_shape(const ignis__walk *walk, ignis__node *node)
+{
+    const ignis_shape *shape = &node->output->shape;
+    ignis__array *view;
+    if (ignis__shape_same(&node->grad->shape, shape))
+        return true;
+    if (ignis__array_is_private(node->grad)) {
+        ignis__shape_copy(&node->grad->shape, shape);
+        return true;
+    }
+    view = ignis__array_adopt(walk->call, ignis__array_view(walk->call, node->grad, shape, node->grad->numel, 0));
+    if (!view)
+        return false;
+    ignis__array_unclaim(walk->call, node->grad);
+    node->grad = view;
+    return true;
 }
 
 /*  Runs the backward of one entry, and hands its gradients on. */
@@ -10975,7 +11095,7 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     for (; node; node = before) {
         ignis__tensor *output = node->output;
         if (node->grad)
-            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_step(walk, node);
+            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_shape(walk, node) && ignis__walk_step(walk, node);
         if (node->counted)
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
@@ -11366,15 +11486,18 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
     return result;
 }
 
-/*  Makes the result of a checkpoint's function one of an operation on its held inputs. */
+/*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
 static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, int count)
+                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
 {
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
-    if (!made)
-        return false;
+    if (!made || !ignis__dtype_is_float(made->dtype)) {
+        if (made)
+            ignis__tensor_drop(call, made);
+        return made != NULL;
+    }
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
@@ -11384,10 +11507,13 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
-    if (node)
+    if (node) {
         node->nests = true;
-    else
+        if (count)
+            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+    } else {
         ignis__tensor_end_handle(call, made);
+    }
     ignis__tensor_drop(call, made);
     return node != NULL;
 }
@@ -11397,6 +11523,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
     ignis_array saved[IGNIS__MAX_INPUTS + 1];
+    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11418,10 +11545,18 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
     for (; ok && i < count; i += ok) {
-        saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
-        held[i] = saved[i].id ? ignis__tensor_hold(call, inputs[i]) : NULL;
-        ok = held[i] != NULL;
-        wanted = wanted || (ok && ignis__tensor_requires_grad(held[i]));
+        ignis__array *array;
+        held[i] = ignis__tensor_hold(call, inputs[i]);
+        array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
+        ok = array != NULL;
+        if (ok) {
+            saved[i].id = array->slot.handle;
+            versions[i] = ignis__array_version(array);
+            wanted = wanted || ignis__tensor_requires_grad(held[i]);
+            ignis__array_drop(call, array);
+        } else if (held[i]) {
+            ignis__tensor_drop(call, held[i]);
+        }
     }
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
@@ -11429,7 +11564,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
         result.id = 0;
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -11580,6 +11715,10 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         if (info.dtype != IGNIS_F64 && info.requires_grad) {
             ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
                         ignis__dtypes[info.dtype].name);
+            return ignis__nan();
+        }
+        if (info.requires_grad && !info.is_leaf) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
             return ignis__nan();
         }
     }
@@ -12069,11 +12208,6 @@ static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
                        ignis__dtypes[op->in[input]->dtype].name);
     return op->ok;
-}
-
-static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
-{
-    return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
 static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
@@ -13346,14 +13480,15 @@ static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, in
     ignis__op op;
     ignis__array *view;
     const ignis_shape *shape;
-    int64_t total = 0;
+    int64_t left; /* of the dimension */
     int i;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     shape = &op.in[0]->shape;
+    left = ignis__op_dim(&op, dim, "dim") ? shape->dim[*dim] : 0;
     for (i = 0; sizes && i < count; i++)
-        total = sizes[i] < 0 || total < 0 ? -1 : total + sizes[i];
-    if (ignis__op_dim(&op, dim, "dim") && sizes && total != shape->dim[*dim])
+        left = sizes[i] < 0 || sizes[i] > left ? -1 : left - sizes[i];
+    if (op.ok && sizes && left != 0)
         ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
                        ignis__shape_write(shape).text);
     else if (op.ok && !sizes && shape->dim[*dim] % count != 0)
@@ -15436,9 +15571,8 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    ok = ignis__device_wait(call, device) &&
-         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
-             0 && /* what earlier graphs left can become memory of this one */
+    /* trimmed, as what earlier graphs left can become memory of this one */
+    ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
@@ -16822,8 +16956,8 @@ IGNIS_API ignis_status ignis_shutdown(void)
         return IGNIS_ERROR_NOT_SETUP;
     }
 #ifndef IGNIS_NO_TENSORS
-    if (ignis__atomic_load(&ignis__global.ready) && ignis__tensor_thread_now()->walk)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+    if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {

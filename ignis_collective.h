@@ -1275,8 +1275,6 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
-    IGNIS__SECTION_SHARE,
-    IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
     IGNIS__SECTION_PARALLEL,
@@ -1761,10 +1759,9 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     return ok;
 }
 
-/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's: a
-    descriptor or NT handle, which the driver takes in a pointer. */
-static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
-                                    const int *access_devices, int access_count, ignis__vmm_block *out)
+/*  Memory of another process, of exactly `size` bytes, mapped for `device`. The handle stays the caller's: a descriptor or NT handle, which the
+    driver takes in a pointer. */
+static bool ignis__vmm_adopt(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size, ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -1786,34 +1783,10 @@ static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, con
         out->device = device;
         out->size = size;
         out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
-        ok = out->memory && ignis__vmm_place(call, out, access_devices, access_count);
+        ok = out->memory && ignis__vmm_place(call, out, NULL, 0);
     }
     ignis__device_leave(&binding);
     return ok;
-}
-
-static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices, int access_count,
-                             ignis__vmm_block *out)
-{
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
-}
-
-/*  A descriptor of a shareable block, closed on exec, and by the caller. */
-static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
-{
-    ignis_vmm_handle handle;
-    if (!ignis__physical_export(call, block->memory, &handle))
-        return false;
-    *fd = handle.fd;
-    if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
-        return true;
-    ignis__vmm_handle_close(&handle);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by file descriptors");
-    return false;
 }
 
 /* --- handles of physical memory ----------------------------------------------------------------------------------------- */
@@ -1937,15 +1910,14 @@ static void ignis__vmm_close(const char *call)
     ignis__vmm *vmm;
     uint64_t index = 0;
     while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
-                    ignis__bytes_write(range->size).text);
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "a VMM range of %s", ignis__bytes_write(range->size).text);
         ignis__handle_kill(range);
         ignis__range_unhold(call, range);
     }
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
+        ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s of VMM memory on device %d", ignis__bytes_write(vmm->memory->size).text,
+                           ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -2399,7 +2371,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     if (!handle) {
         ignis__fail_null(call, "handle");
     } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
-               ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block)) {
+               ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
@@ -2456,6 +2428,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->wrapped = true;
     storage->address = address;
     storage->stream = desc->stream;
+    ignis__storage_enlist(storage, device, desc->stream);
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
         ignis__storage_destroy(storage);
@@ -2748,19 +2721,18 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 /*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
 static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
-    ignis__record before, dropped;
+    ignis__record before = ignis__this_thread.record;
+    bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
-    char why[sizeof trouble->why];
-    bool quiet = ignis__this_thread.quiet;
-    if (trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
-        before = ignis__quiet_begin();
-        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
-        ignis__quiet_end(&before, &dropped, why, sizeof why);
-    } else {
-        ignis__this_thread.quiet = quiet || trouble->expected;
-        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
-    }
+    if (forgotten)
+        memset(&ignis__this_thread.record, 0, sizeof before);
+    ignis__this_thread.quiet = quiet || trouble->expected;
+    status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
     ignis__this_thread.quiet = quiet;
+    if (forgotten) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
     return status;
 }
 
@@ -2826,10 +2798,6 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
 #ifdef _WIN32
 
 #include <ntsecapi.h>
-#include <sddl.h>
-#ifdef _MSC_VER
-#pragma comment(lib, "advapi32")
-#endif
 
 typedef HANDLE ignis__file;
 #define IGNIS__NO_FILE INVALID_HANDLE_VALUE
@@ -2883,6 +2851,7 @@ extern "C" {
 #endif
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern int memfd_create(const char *, unsigned);
+extern int pipe2(int[2], int);
 #ifdef __cplusplus
 }
 #endif
@@ -3083,6 +3052,17 @@ static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 }
 
 #endif
+
+/*  Takes a lock that another thread may have while it waits itself. */
+static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until, const char *what)
+{
+    while (!ignis__mutex_try(mutex)) {
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, what);
+        ignis__sleep_us(50);
+    }
+    return true;
+}
 
 /* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
 
@@ -3781,14 +3761,26 @@ static void ignis__door_close(ignis__door *door)
     ignis__file_drop(&door->name_file);
 }
 
-/*  A door that is closed. */
-static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, const char *path)
+/*  A door that is closed; null, and reported: out of memory. */
+static ignis__door *ignis__door_new(const char *call, const ignis__wire_kind *kind, const char *path)
 {
-    memset(door, 0, sizeof *door);
+    ignis__door *door = (ignis__door *)ignis__alloc(sizeof *door);
+    if (!door) {
+        ignis__fail_host_memory(call, sizeof *door);
+        return NULL;
+    }
     door->kind = kind;
     door->file = door->name_file = door->poll = IGNIS__NO_FILE;
     snprintf(door->path, sizeof door->path, "%s", path);
     ignis__mutex_init(&door->lock);
+    return door;
+}
+
+static void ignis__door_free(ignis__door *door)
+{
+    if (door)
+        ignis__door_close(door);
+    ignis__free(door);
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
@@ -4631,9 +4623,7 @@ static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
     if (wire && !ignis__atomic_load(&wire->lost))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    if (door)
-        ignis__door_close(door);
-    ignis__free(door);
+    ignis__door_free(door);
 }
 
 static void ignis__channel_drop(ignis__channel *channel)
@@ -4710,12 +4700,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis__door *door;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    door = (ignis__door *)ignis__alloc(sizeof *door);
-    if (!door) {
-        ignis__fail_host_memory(call, sizeof *door);
+    if ((door = ignis__door_new(call, address.kind, address.path)) == NULL)
         return none;
-    }
-    ignis__door_init(door, address.kind, address.path);
     door->timeout_ns = address.timeout_ns;
     if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, door);
@@ -4740,20 +4726,21 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
     ignis__trouble trouble;
     ignis__until until;
-    ignis__wire *wire;
+    ignis__wire *wire = NULL;
     ignis__door *door;
     uint64_t pid = 0;
     if (!channel)
         return accepted;
     door = channel->door;
     until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
-    ignis__mutex_lock(&door->lock);
-    while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
-            break;
-        ignis__door_refuse(call, door, wire, true, trouble.why);
+    if (ignis__mutex_within(&trouble, &door->lock, &until, "another thread was accepting, and did not end")) {
+        while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+                break;
+            ignis__door_refuse(call, door, wire, true, trouble.why);
+        }
+        ignis__mutex_unlock(&door->lock);
     }
-    ignis__mutex_unlock(&door->lock);
     if (wire) {
         wire->timeout_ns = door->timeout_ns;
         if (wire->peer_pid == 0)
@@ -4845,7 +4832,8 @@ static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int t
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     bool ok;
-    ignis__mutex_lock(&wire->send_lock);
+    if (!ignis__mutex_within(trouble, &wire->send_lock, &until, "another thread was sending, and did not end"))
+        return false;
     ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
     if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
         ignis__wire_fail(wire, trouble);
@@ -4912,12 +4900,14 @@ static void ignis__wire_push(ignis__wire *wire)
     ignis__mutex_unlock(&wire->send_lock);
 }
 
-/*  Brings the next message or array into the inbox. The receive lock is taken. */
+/*  Brings the next message or array into the inbox. True: the receive lock is the caller's. */
 static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double timeout_s)
 {
     ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     int type;
     ignis__wire_push(wire);
+    if (!ignis__mutex_within(trouble, &wire->receive_lock, &until, "another thread was receiving, and did not end"))
+        return false;
     if (wire->inbox_whole)
         return true;
     if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
@@ -4933,6 +4923,7 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double 
     if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
         ignis__inbox_clear(wire);
     ignis__wire_fail(wire, trouble);
+    ignis__mutex_unlock(&wire->receive_lock);
     return false;
 }
 
@@ -4951,11 +4942,10 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
                              fd_capacity);
     } else if ((!data && capacity > 0) || (!fds && fd_capacity > 0)) {
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
+    } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
+        status = ignis__trouble_report(call, &trouble);
     } else {
-        ignis__mutex_lock(&wire->receive_lock);
-        if (!ignis__wire_next(&trouble, wire, timeout_s))
-            status = ignis__trouble_report(call, &trouble);
-        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+        if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
             status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
         else
             status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
@@ -5065,16 +5055,6 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 #else /* POSIX */
 
 #define IGNIS__LEASES 1
-
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int pipe2(int[2], int);
-#ifdef __cplusplus
-}
-#endif
-#endif
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5200,29 +5180,6 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 }
 
 #endif
-
-/*  Host memory to be shared; see ignis__shared_make. */
-static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
-{
-    memset(handle, 0, sizeof *handle);
-    handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle->fd = ignis__shared_make((size_t)size);
-    if (handle->fd >= 0)
-        return true;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-    memset(handle, 0, sizeof *handle);
-    return false;
-}
-
-static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
-{
-    void *memory = ignis__shared_map(handle->fd, (size_t)size);
-    if (!memory && errno == EINVAL)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
-    else if (!memory)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
-    return memory;
-}
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
@@ -5742,7 +5699,7 @@ static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offe
 static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
-    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
+    if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
         return false;
     lies = mapped->block.memory->device;
     if (lies == home) {
@@ -5869,7 +5826,7 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
         return false;
     ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
-        ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
+        ok = ignis__vmm_adopt(call, dst, &handle, made.size, &seen);
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
@@ -6206,9 +6163,11 @@ static void ignis__transports_close(const char *call)
     ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "transport by %s", ignis__transport_kinds[transport->kind].name);
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
         while ((item = entry->handles) != NULL) {
@@ -7039,10 +6998,11 @@ static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transp
 {
     ignis__trouble trouble;
     bool ok = false;
-    ignis__mutex_lock(&wire->receive_lock);
     if (!ignis__wire_next(&trouble, wire, -1)) {
         ignis__trouble_report(call, &trouble);
-    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        return false;
+    }
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
     } else {
         int count = wire->inbox_fd_count;
@@ -7320,11 +7280,8 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
    >>share - arrays that two processes use.
    =============================================================================================================== */
 
-/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
-    channel knows who is at the other end. */
-static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
-
-/*  A channel whose messages can bring descriptors, held, and the transport for one array. */
+/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array and its lease travel. Its token is
+    0, as the channel knows who is at the other end. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -7336,7 +7293,6 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->peer_pid = channel->wire->peer_pid;
     transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
     if (!channel->wire->kind->packets)
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
                     "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
@@ -7496,17 +7452,6 @@ static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *f
                                text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
 }
 
-static void ignis__nccl_pause(void)
-{
-#ifdef _WIN32
-    Sleep(1);
-#else
-    struct timespec time = IGNIS__ZERO;
-    time.tv_nsec = 20000;
-    (void)nanosleep(&time, NULL);
-#endif
-}
-
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
 static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
@@ -7522,7 +7467,7 @@ static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
             return state;
         if (ignis__monotonic_ns() >= deadline_ns)
             return IGNIS__NCCL_LATE;
-        ignis__nccl_pause();
+        ignis__sleep_us(20);
     }
 }
 
@@ -7603,7 +7548,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
-        ignis__nccl_pause();
+        ignis__sleep_us(20);
     if (nccl->ending && ignis__atomic_load(&nccl->users) > 1)
         ignis__thread_detach(nccl->ender);
     else if (nccl->ending)
@@ -8372,7 +8317,6 @@ struct ignis__job {
     uint64_t users; /* communicators */
     uint64_t key;   /* of the job, from rank 0 */
     int rank, size;
-    int hosts, local_rank, local_size;
     int64_t timeout_ns;
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
@@ -8461,7 +8405,7 @@ static void ignis__job_lose(ignis__job *job, int rank)
         return;
     job->links[rank].state = IGNIS__JOB_DEAD;
     ignis__job_notify(job, IGNIS__JOB_DIED, rank, 0);
-    for (i = 1; i < job->size && job->rank == 0 && job->hosts > 1; i++)
+    for (i = 1; i < job->size && job->rank == 0; i++)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
@@ -8562,7 +8506,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     int64_t ticked = 0;
     char bytes[16];
     for (;;) {
-        int i, count = 1;
+        int i;
         bool ending, ticking = false;
         ignis__job_watch *watch;
         pthread_mutex_lock(&job->lock);
@@ -8575,7 +8519,6 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
             if (wire && ignis__atomic_load(&wire->unsent))
                 job->polls[1 + i].events |= POLLOUT;
             job->polls[1 + i].revents = 0;
-            count = 2 + i;
         }
         ending = job->ending;
         for (watch = job->watches; watch; watch = watch->next)
@@ -8589,7 +8532,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         pthread_mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        if (poll(job->polls, (nfds_t)count, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
+        if (poll(job->polls, (nfds_t)job->size + 1, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
             continue;
         if (job->polls[0].revents)
             (void)!read(job->wake[0], bytes, sizeof bytes);
@@ -8640,8 +8583,8 @@ static void ignis__job_end(ignis__job *job)
         }
         ignis__wire_free(job->links[i].wire);
     }
-    ignis__fd_drop(&job->wake[0]);
-    ignis__fd_drop(&job->wake[1]);
+    for (i = 0; job->links && i < 2; i++)
+        ignis__fd_drop(&job->wake[i]);
     if (job->ready) {
         pthread_cond_destroy(&job->changed);
         pthread_mutex_destroy(&job->lock);
@@ -9196,6 +9139,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     pthread_condattr_t attributes;
     int i;
     bool ok;
+    job->wake[0] = job->wake[1] = -1;
     job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
     job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
     if (!job->links || !job->polls) {
@@ -9214,21 +9158,6 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     if (!ok)
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
     return ok;
-}
-
-/*  How many hosts, and which rank of its host this is. */
-static void ignis__job_count_hosts(ignis__job *job)
-{
-    int i, k;
-    job->hosts = job->local_rank = job->local_size = 0;
-    for (i = 0; i < job->size; i++) {
-        bool here = job->ranks[i].host == job->ranks[job->rank].host;
-        job->local_size += here;
-        job->local_rank += here && i < job->rank;
-        for (k = 0; k < i && job->ranks[k].host != job->ranks[i].host; k++)
-            ;
-        job->hosts += k == i;
-    }
 }
 
 /*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
@@ -9254,14 +9183,9 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
                     folder, (int)sizeof self->path - 24);
         return false;
     }
-    meeting->door = (ignis__door *)ignis__alloc(sizeof *meeting->door);
-    meeting->local = (ignis__door *)ignis__alloc(sizeof *meeting->local);
-    if (!meeting->door || !meeting->local) {
-        ignis__fail_host_memory(meeting->call, sizeof *meeting->local);
+    if ((meeting->door = ignis__door_new(meeting->call, meeting->address.kind, meeting->address.path)) == NULL ||
+        (meeting->local = ignis__door_new(meeting->call, &ignis__wire_socket, self->path)) == NULL)
         return false;
-    }
-    ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
-    ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
     if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
                          meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
@@ -9269,14 +9193,12 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     return false;
 }
 
-static bool ignis__job_connect(ignis__meeting *meeting)
+static bool ignis__meeting_hold(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     int i;
-    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
-        return false;
-    ignis__job_count_hosts(job);
-    if (!ignis__meeting_mesh(meeting))
+    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)) ||
+        !ignis__meeting_mesh(meeting))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
@@ -9288,57 +9210,34 @@ static bool ignis__job_connect(ignis__meeting *meeting)
     return job->watched;
 }
 
-/*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
-static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+/*  Meets the other ranks of a job of several. */
+static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
     ignis__meeting meeting;
     bool ok = false;
     int i;
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job);
-        return NULL;
-    }
-    job->wake[0] = job->wake[1] = -1;
-    job->rank = place->rank;
-    job->size = place->size;
-    job->users = 1;
-    job->hosts = job->local_size = 1;
-    job->timeout_ns = timeout_ns;
-    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
     memset(&meeting, 0, sizeof meeting);
     meeting.call = call;
     meeting.job = job;
     meeting.place = place;
-    meeting.deadline = ignis__monotonic_ns() + timeout_ns;
+    meeting.deadline = ignis__monotonic_ns() + job->timeout_ns;
     meeting.failed = -1;
-    if (*self->failed) { /* it only comes to say so, to those who are there */
+    if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
-        meeting.failed = place->rank == 0 ? 0 : -1;
+        meeting.failed = job->rank == 0 ? 0 : -1;
     }
     meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
-    if (!job->ranks || !meeting.wires) {
-        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
-    } else {
-        job->ranks[job->rank] = *self;
-        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting));
-    }
+    if (!meeting.wires)
+        ignis__fail_host_memory(call, sizeof *meeting.wires * (size_t)job->size);
+    else
+        ok = ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
     for (i = 0; meeting.wires && i < job->size; i++)
         ignis__wire_free(meeting.wires[i]);
-    if (meeting.door)
-        ignis__door_close(meeting.door);
-    if (meeting.local)
-        ignis__door_close(meeting.local);
-    ignis__free(meeting.door);
-    ignis__free(meeting.local);
+    ignis__door_free(meeting.door);
+    ignis__door_free(meeting.local);
     ignis__free(meeting.wires);
-    if (ok)
-        return job;
-    ignis__job_end(job);
-    return NULL;
+    return ok;
 }
 
 #else /* Windows: one process, which may have several devices */
@@ -9346,18 +9245,20 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
 struct ignis__job {
     uint64_t users, key;
     int rank, size;
-    int hosts, local_rank, local_size;
     int64_t timeout_ns;
+    unsigned char secret[IGNIS__SECRET];
     ignis__job_rank *ranks;
 };
+
+#define IGNIS__JOB_NEEDS_LINUX \
+    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process"
 
 static uint64_t ignis__job_host(void) { return 1; }
 
 IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
-    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id",
-                       "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
+    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
 }
 
 static void ignis__job_end(ignis__job *job)
@@ -9366,28 +9267,11 @@ static void ignis__job_end(ignis__job *job)
     ignis__free(job);
 }
 
-static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__job *job;
-    if (place->size > 1) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
-        return NULL;
-    }
-    job = (ignis__job *)ignis__alloc(sizeof *job);
-    if (job && (job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks)) == NULL) {
-        ignis__free(job);
-        job = NULL;
-    }
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job + sizeof *self);
-        return NULL;
-    }
-    job->users = job->key = 1;
-    job->size = job->hosts = job->local_size = 1;
-    job->timeout_ns = timeout_ns;
-    job->ranks[0] = *self;
-    return job;
+    (void)job, (void)place;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, IGNIS__JOB_NEEDS_LINUX);
+    return false;
 }
 
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
@@ -9414,6 +9298,34 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
 static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 
 #endif
+
+/*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
+static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+{
+    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
+    bool ok = false;
+    if (!job) {
+        ignis__fail_host_memory(call, sizeof *job);
+        return NULL;
+    }
+    job->rank = place->rank;
+    job->size = place->size;
+    job->users = 1;
+    job->timeout_ns = timeout_ns;
+    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
+    if (!job->ranks) {
+        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
+    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
+    } else {
+        job->ranks[job->rank] = *self;
+        ok = job->size == 1 || ignis__job_connect(call, job, place);
+    }
+    if (ok)
+        return job;
+    ignis__job_end(job);
+    return NULL;
+}
 
 static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
 
@@ -9800,7 +9712,6 @@ static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__dev
         ignis__fail_host_memory(call, sizeof *regions);
         return NULL;
     }
-    memset(regions, 0, sizeof *regions);
     ignis__mutex_init(&regions->lock);
     regions->users = 1;
     regions->count = count;
@@ -9882,6 +9793,8 @@ static void ignis__comms_close(const char *call)
     uint64_t index = 0;
     int i;
     while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "communicator: rank %d of %d on device %d", comm->rank, comm->size,
+                           ignis__device_ordinal(comm->device));
         ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
@@ -9957,7 +9870,6 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     if (shared)
         ignis__atomic_add(&shared->users, 1);
     memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
-    memset(memory, 0, sizeof *memory);
     memory->device = device;
     memory->regions = regions;
     storage->users = 1;
@@ -10210,13 +10122,13 @@ static void ignis__making_report(ignis__making *making)
 /*  Maps a region of host memory, and pins it for the device. */
 static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    regions->host[i] = ignis__host_map(call, &handle, regions->bytes);
-    if (!regions->host[i])
+    regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
+    if (!regions->host[i]) {
+        ignis__fail(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
+                    "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
+                    strerror(errno));
         return false;
+    }
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
@@ -10234,16 +10146,21 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
     ignis_vmm_handle handle;
     making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
-        if (!ignis__host_share(making->call, regions->bytes, &handle))
-            return false;
-        fds[0] = handle.fd;
-        return ignis__staged_map(making->call, regions, comm->rank, handle.fd);
+        fds[0] = ignis__shared_make((size_t)regions->bytes);
+        if (fds[0] >= 0)
+            return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s", (long long)regions->bytes,
+                    strerror(errno));
+        return false;
     }
     if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
     making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    return ignis__vmm_fd(making->call, mine, fds);
+    if (!ignis__physical_export(making->call, mine->memory, &handle))
+        return false;
+    fds[0] = handle.fd; /* where handles are no descriptors, jobs have one rank */
+    return true;
 }
 
 /*  The regions of the others. */
@@ -10251,8 +10168,12 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
+    ignis_vmm_handle handle;
     int i;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
     for (i = 0; i < comm->size; i++) {
+        handle.fd = fds[i];
         if (i == comm->rank)
             continue;
         if (fds[i] < 0 || making->all[i].bytes != regions->bytes) {
@@ -10261,7 +10182,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
             return false;
         }
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_adopt(making->call, comm->device, fds[i], regions->bytes, NULL, 0, &regions->block[i]))
+                   : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;
@@ -11235,10 +11156,12 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
          ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_write(&work, to, &task[0].out)) &&
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_address(&work, to, &task[0].out)) &&
              (!in || !out ||
               ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
+        if (ok && out)
+            ignis__array_written(to);
         task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
             task[0].in = task[0].out = in ? task[0].in : task[0].out;
@@ -11307,18 +11230,22 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
+/*  What a call returns that asks how a communicator is, which is dropped. */
+static ignis_status ignis__comm_tell(const char *call, ignis__comm *comm, bool ok)
+{
+    int peer;
+    ignis_status status = !ok                                                   ? ignis__failed()
+                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
+                                                                                : IGNIS_OK;
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
 IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_status";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis_status status = IGNIS_OK;
-    int peer;
-    if (!comm)
-        return ignis__failed();
-    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
-    ignis__comm_drop(call, comm);
-    return status;
+    return comm ? ignis__comm_tell(call, comm, true) : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
@@ -11326,10 +11253,8 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     static const char call[] = "ignis_comm_synchronize";
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__work work;
-    ignis_status status = IGNIS_OK;
     void *last;
     bool ok;
-    int peer;
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
@@ -11343,12 +11268,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    if (!ok)
-        status = ignis__failed();
-    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
-    ignis__comm_drop(call, comm);
-    return status;
+    return ignis__comm_tell(call, comm, ok);
 }
 
 /* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
@@ -11373,10 +11293,8 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
-            if (i == k)
-                continue;
-            can = 0;
-            if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
+            can = i == k;
+            if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
             if (!can) {
                 ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
@@ -11665,8 +11583,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 /*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
-    ignis__comm *comm;
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
@@ -11814,8 +11731,7 @@ IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
-    ignis__comm *comm;
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     if (!comm)
         return ignis__failed();
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
@@ -11968,6 +11884,8 @@ static void ignis__parallels_close(const char *call)
     ignis__parallel_state *parallel;
     uint64_t index = 0;
     while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "data-parallel training of %d parameters on device %d", parallel->count,
+                           ignis__device_ordinal(parallel->device));
         ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
@@ -12230,8 +12148,8 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (!data)
             return false;
         view = ignis__array_view(call, data, &data->shape, data->numel, 0);
-        ignis__array_drop(call, data);
         ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        ignis__array_drop(call, data);
         if (view.id)
             ignis__array_discard(call, &view);
     }
@@ -12250,12 +12168,9 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
         ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
         return false;
     }
-    memset(parallel->grads, 0, sizeof(ignis__array *) * number);
-    memset(parallel->buckets, 0, sizeof(ignis__bucket) * number);
-    if (!ignis__parallel_take(call, parallel, parameters, count))
-        return false;
-    return alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
-                     ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel)));
+    return ignis__parallel_take(call, parallel, parameters, count) &&
+           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                      ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
 IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)

@@ -14,8 +14,8 @@
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
-    A test fails, too, when it leaves a failure that it did not check, or arrays, kernels, graphs, optimizers or channels alive (unless it
-    sets test_leaks_expected).
+    A test fails, too, when it leaves a failure that it did not check, or anything alive that has a handle (unless it sets
+    test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
 #ifndef TEST_H
 #define TEST_H

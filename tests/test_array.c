@@ -345,13 +345,17 @@ TEST(transfers_refuse_bad_arguments)
 TEST(reading_what_was_never_written_fails)
 {
     float data[4] = {0};
-    ignis_array array, other, view;
+    ignis_array array, other, view, copy;
     SETUP(NULL);
     array = make(IGNIS_SHAPE(4), IGNIS_F32);
     other = make(IGNIS_SHAPE(4), IGNIS_F32);
     CHECK_OK(ignis_array_zero(other));
     view = ignis_array_reshape(array, IGNIS_SHAPE(2, 2));
     CHECK_STATUS(ignis_array_to_host(array, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    copy = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_mark_written(copy)); /* which has no memory to hold it */
+    CHECK_STATUS(ignis_array_to_host(copy, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(copy);
     CHECK_STATUS(ignis_array_to_host(view, data, IGNIS_F64, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_STATUS(ignis_array_to_host_raw(array, data, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_REFUSED(0, ignis_array_clone(array).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
@@ -450,6 +454,19 @@ TEST(versions_count_what_is_written)
     CHECK_INT(version_of(copy), 1);
     CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
     CHECK_INT(version_of(array), before); /* nothing was written */
+    drop(copy);
+    copy = make(IGNIS_SHAPE(2, 2), IGNIS_F32);
+    drop(slice);
+    slice = ignis_array_slice(copy, 0, 1, 0); /* of no elements: what goes there is no write */
+    CHECK_OK(ignis_array_zero(slice));
+    CHECK_OK(ignis_array_fill(slice, 1));
+    CHECK_OK(ignis_array_copy(slice, slice));
+    CHECK_OK(ignis_array_add(slice, slice, slice));
+    CHECK_OK(ignis_array_from_host(slice, NULL, IGNIS_F32, 0));
+    CHECK_OK(ignis_array_mark_written(slice));
+    CHECK_OK(ignis_array_write_rows(copy, slice, 0));
+    CHECK_STATUS(ignis_array_to_host(copy, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_INT(version_of(copy), 0);
     drop(array);
     drop(view);
     drop(slice);

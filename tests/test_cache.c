@@ -344,6 +344,70 @@ TEST(what_a_macro_includes_is_not_cached)
     CHECK_INT(cached().count, 1);
 }
 
+/*  Whatever an #include looks like, an edit of what it reads is seen. */
+TEST(includes_are_found_wherever_they_are)
+{
+    static const char *const includes[] = {
+        "/* include \"this, they said */\n#include \"step.h\"", /* a quote that does not end */
+        "// include <this\n#include <step.h>\n// or > that",    /* a bracket that ends elsewhere */
+        "#inc\\\nlude \"step.h\"",                              /* a word in two lines */
+        "#include \\\n  \"step.h\"",                            /* a directive in two lines */
+        "#include \"linked/../step.h\"",                        /* a folder that is not where its name says */
+        "#include \"step.h\"\n#include \"linked/../step.h\"",   /* two files, of one name if that were so */
+    };
+    char target[256], link[256], option[256];
+    const char *options[1];
+    ignis_kernel_desc with;
+    int i;
+    for (i = 0; i < (int)(sizeof includes / sizeof *includes); i++) {
+        char name[16];
+        const char *edited = i < 4 ? "step.h" : "elsewhere/step.h";
+        snprintf(name, sizeof name, "found-%d", i);
+        (void)ignis_shutdown();
+        make_headers(name);
+        setup_in(name);
+        snprintf(target, sizeof target, "%s/elsewhere", headers);
+        CHECK_INT(mkdir(target, 0700), 0);
+        snprintf(target, sizeof target, "%s/elsewhere/folder", headers);
+        CHECK_INT(mkdir(target, 0700), 0);
+        snprintf(link, sizeof link, "%s/linked", headers);
+        CHECK_INT(symlink("elsewhere/folder", link), 0);
+        snprintf(option, sizeof option, "-I%s", headers);
+        options[0] = option;
+        memset(&with, 0, sizeof with);
+        with.options = options;
+        with.option_count = 1;
+        write_header("step.h", i == 5 ? "\n" : "#define STEP 1\n");
+        write_header(edited, "#define STEP 2\n");
+        CHECK(!use_included(&with, includes[i], 2));
+        write_header(edited, "#define STEP 3\n");
+        CHECK(!use_included(&with, includes[i], 3));
+    }
+}
+
+/*  What __has_include asks of a macro is not known either. */
+TEST(what_a_macro_asks_for_is_not_cached)
+{
+    static const char ask[] = "#define NAME \"new.h\"\n#if __has_include(NAME)\n#define STEP 2\n#else\n#define STEP 1\n#endif";
+    static const char guarded[] = "#if defined(__has_include)\n#define STEP 1\n#endif";
+    const char *option;
+    ignis_kernel_desc with;
+    char joined[256];
+    make_headers("asked");
+    setup_in("asking");
+    snprintf(joined, sizeof joined, "-I%s", headers);
+    option = joined;
+    memset(&with, 0, sizeof with);
+    with.options = &option;
+    with.option_count = 1;
+    CHECK(!use_included(&with, ask, 1));
+    write_header("new.h", "");
+    CHECK(!use_included(&with, ask, 2));
+    CHECK_INT(cached().count, 0);
+    CHECK(!use_included(&with, guarded, 1));
+    CHECK(use_included(&with, guarded, 1));
+}
+
 /*  Headers in memory are part of the key, by name and text, and go before files. */
 TEST(headers_in_memory_are_part_of_the_key)
 {

@@ -322,6 +322,45 @@ TEST(nothing_waits_beyond_its_deadline)
     ignis_status_clear();
 }
 
+static void *waits_long(void *data)
+{
+    const ignis_channel *channel = (const ignis_channel *)data;
+    if (info_of_channel(*channel).server)
+        CHECK_OK(ignis_channel_close(ignis_channel_accept(*channel)));
+    else
+        CHECK_INT(receive_size(*channel, big, sizeof big), 4);
+    return NULL;
+}
+
+TEST(nobody_waits_for_the_deadline_of_another_thread)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        pthread_t receiver, acceptor;
+        ignis_channel late;
+        double begin;
+        pthread_create(&receiver, NULL, waits_long, &both.a);
+        pthread_create(&acceptor, NULL, waits_long, &both.server);
+        test_sleep_ms(100);
+        begin = test_seconds();
+        CHECK_INT(ignis_channel_receive_within(both.a, back, 10, NULL, NULL, 0, NULL, 0), IGNIS_ERROR_TIMEOUT);
+        CHECK_INT(ignis_channel_accept_within(both.server, 0).id, 0);
+        CHECK_INT(ignis_status_last(), IGNIS_OK);
+        CHECK_STATUS(ignis_channel_receive_within(both.a, back, 10, NULL, NULL, 0, NULL, 0.1), IGNIS_ERROR_TIMEOUT,
+                     IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK(test_seconds() - begin < 10);
+        CHECK_OK(ignis_channel_send(both.b, "late", 4, NULL, 0));
+        late = dial("pair", m, 20);
+        pthread_join(receiver, NULL);
+        pthread_join(acceptor, NULL);
+        CHECK_OK(ignis_channel_close(late));
+        drop_pair(&both);
+    }
+}
+
 static void *close_soon(void *data)
 {
     test_sleep_ms(100);

@@ -676,6 +676,41 @@ TEST(memory_of_a_graph_is_its_own)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  The stream of an array's own does not have to do with the memory that a capture takes: once the graph is gone, that memory is Ignis' own
+    stream's, and the next who gets it there comes behind what the array's stream did with it. */
+TEST(what_a_capture_takes_for_an_array_of_another_stream)
+{
+    ignis_array_desc desc;
+    ignis_array array, next;
+    ignis_graph graph;
+    void *stream;
+    SETUP(NULL);
+    warm_up();
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, 1), 0);
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(MIB);
+    desc.stream = stream;
+    array = ignis_array_create(&desc);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_zero(array));
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_stream_use(stream));
+    CHECK_OK(ignis_array_fill(array, 1));
+    CHECK_OK(ignis_stream_use(NULL));
+    fault_reset_counts();
+    CHECK_OK(ignis_array_free(array));
+    desc.stream = NULL;
+    next = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_zero(next));
+    CHECK_INT(fault_count("cuStreamWaitEvent"), 1);
+    CHECK_OK(ignis_array_free(next));
+    CHECK_OK(ignis_stream_forget(stream));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+}
+
 /*  The loss of all rows by many blocks, of which the last adds up. */
 static double loss_by_blocks(ignis_tensor logits, ignis_tensor targets)
 {

@@ -658,9 +658,9 @@ TEST(concat_of_many)
 
 TEST(concat_and_split_refusals)
 {
-    static const int64_t wrong[] = {1, 1}, negative[] = {4, -2};
+    static const int64_t wrong[] = {1, 1}, negative[] = {4, -2}, huge[] = {INT64_MAX, INT64_MAX, 4};
     ignis_scope scope;
-    ignis_tensor x[2], parts[2];
+    ignis_tensor x[2], parts[3];
     SETUP(NULL);
     scope = ignis_scope_begin();
     x[0] = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, false);
@@ -675,6 +675,7 @@ TEST(concat_and_split_refusals)
     CHECK_INT(parts[0].id, 0);
     CHECK_STATUS(ignis_split(x[0], 0, 2, wrong, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
     CHECK_STATUS(ignis_split(x[0], 1, 2, negative, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_STATUS(ignis_split(x[0], 1, 3, huge, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE); /* their sum wraps to 2 */
     CHECK_STATUS(ignis_split(x[0], 2, 2, NULL, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_STATUS(ignis_split(x[0], 0, 0, NULL, parts), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_split(x[0], 0, 2, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);

@@ -450,6 +450,28 @@ TEST(what_does_not_fit_is_refused)
     run_ranks(rank_refuses, 60);
 }
 
+TEST(shutdown_names_what_was_left_open)
+{
+    ignis_parallel_desc desc;
+    ignis_transport_desc through;
+    ignis_comm comms[2];
+    model m;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, NULL));
+    model_make(&m, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.no_broadcast = true; /* so that it needs nobody else */
+    CHECK(ignis_parallel_create(comms[0], m.all, m.count, &desc).id);
+    memset(&through, 0, sizeof through);
+    through.kind = IGNIS_TRANSPORT_HOST;
+    CHECK(ignis_transport_create(&through).id);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 4); /* two of them communicators */
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "transport by host");
+}
+
 /*  Every driver call that ignis_parallel_create makes fails once; what it had made is gone each time. */
 TEST(what_fails_halfway_leaves_nothing)
 {

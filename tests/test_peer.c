@@ -139,15 +139,15 @@ TEST(both_sides_prove_that_they_know_the_secret)
     char folder[] = "/tmp/ignis_test_peer_XXXXXX", text[8] = "";
     const ignis__until until = ignis__until_in(5000000000), soon = ignis__until_in(300000000);
     ignis__trouble trouble;
-    ignis__door *door = (ignis__door *)calloc(1, sizeof *door);
+    ignis__door *door;
     ignis__wire *wire;
     meeting_end end;
     pthread_t thread;
     REQUIRE(mkdtemp(folder) != NULL);
     memset(&end, 0, sizeof end);
-    end.door = door;
     snprintf(end.path, sizeof end.path, "%s/door", folder);
-    ignis__door_init(door, &ignis__wire_socket, end.path);
+    end.door = door = ignis__door_new("test", &ignis__wire_socket, end.path);
+    REQUIRE(door != NULL);
     CHECK(ignis__door_open("test", &trouble, door, NULL, secret));
     end.secret = other;
     pthread_create(&thread, NULL, come, &end);
@@ -168,8 +168,7 @@ TEST(both_sides_prove_that_they_know_the_secret)
     CHECK(memcmp(wire->nonces, end.wire->nonces, sizeof wire->nonces) == 0);
     ignis__wire_free(wire);
     ignis__wire_free(end.wire);
-    ignis__door_close(door);
-    free(door);
+    ignis__door_free(door);
     CHECK_INT(rmdir(folder), 0);
 }
 

@@ -158,7 +158,7 @@ TEST(streams_of_another_device_are_refused)
 
 TEST(arrays_outlive_a_forgotten_stream)
 {
-    ignis_array a, b;
+    ignis_array a, b, unused;
     ignis_array_info info;
     ignis_array_desc desc;
     void *stream;
@@ -168,6 +168,7 @@ TEST(arrays_outlive_a_forgotten_stream)
     desc.shape = IGNIS_SHAPE(64);
     desc.stream = stream;
     b = ignis_array_create(&desc);
+    unused = ignis_array_create(&desc); /* before the stream is forgotten */
     CHECK_OK(ignis_array_query(b, &info));
     CHECK(info.stream == stream);
     CHECK_OK(ignis_stream_use(stream));
@@ -179,6 +180,9 @@ TEST(arrays_outlive_a_forgotten_stream)
     CHECK(info.stream != stream);
     CHECK_OK(ignis_array_scale(b, a, 3.0));
     test_check_series(b, 64, 0.0F, 3.0F);
+    CHECK_OK(ignis_array_fill(unused, 2));
+    test_check_series(unused, 64, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(unused));
     CHECK_OK(ignis_array_free(a));
     CHECK_OK(ignis_array_free(b));
     CHECK_INT(ignis_memory_trim(0) >= 0, true);
@@ -302,6 +306,47 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_destroy(&barrier);
 }
 
+/*  While a thread orders memory that it gives up behind a stream, another one destroys that. */
+static int (*record)(void *, void *);
+
+static int record_after_a_while(void *event, void *stream)
+{
+    static pthread_t thread;
+    if (stream == destroyed && ignis__cuda.cuEventRecord != record) {
+        int i;
+        ignis__cuda.cuEventRecord = record;
+        CHECK_INT(pthread_create(&thread, NULL, thread_that_destroys, NULL), 0);
+        for (i = 0; i < 50 && !ignis__atomic_load(&is_destroyed); i++)
+            test_sleep_ms(2);
+        CHECK(!ignis__atomic_load(&is_destroyed)); /* it waits for this thread */
+        CHECK_INT(pthread_detach(thread), 0);
+    }
+    return record(event, stream);
+}
+
+TEST(a_stream_is_destroyed_while_another_thread_frees_what_was_used_on_it)
+{
+    ignis_array a, b;
+    int i;
+    SETUP(NULL);
+    destroyed = new_stream();
+    is_destroyed = 0;
+    a = test_array(8, 8);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(destroyed));
+    b = ignis_array_clone(a);
+    CHECK_OK(ignis_stream_use(NULL));
+    record = ignis__cuda.cuEventRecord;
+    ignis__cuda.cuEventRecord = record_after_a_while;
+    CHECK_OK(ignis_array_free(a));
+    CHECK(ignis__cuda.cuEventRecord == record);
+    for (i = 0; i < 500 && !ignis__atomic_load(&is_destroyed); i++)
+        test_sleep_ms(2);
+    CHECK(ignis__atomic_load(&is_destroyed));
+    test_check_series(b, 64, 0.0F, 1.0F);
+    CHECK_OK(ignis_array_free(b));
+}
+
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;
@@ -311,6 +356,102 @@ TEST(synchronize_waits_and_succeeds)
     CHECK_OK(ignis_array_fill(a, 1.0));
     CHECK_OK(ignis_synchronize());
     CHECK_OK(ignis_array_free(a));
+}
+
+/*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last. Its memory is handed on
+    when that is over, not before. */
+static int (*finish_stream)(void *stream);
+static int (*wait_in_stream)(void *stream, void *event, unsigned flags);
+static ignis_array freed_meanwhile;
+static bool waits_still;
+
+static int finish_and_free(void *stream)
+{
+    int error = finish_stream(stream);
+    waits_still = waits_still && stream != destroyed;
+    if (stream == destroyed && freed_meanwhile.id) {
+        CHECK_OK(ignis_array_free(freed_meanwhile));
+        freed_meanwhile.id = 0;
+    }
+    return error;
+}
+
+static int note_wait(void *stream, void *event, unsigned flags)
+{
+    waits_still = waits_still || stream == destroyed;
+    return wait_in_stream(stream, event, flags);
+}
+
+TEST(an_array_is_freed_while_its_stream_is_forgotten)
+{
+    void *other;
+    SETUP(NULL);
+    destroyed = new_stream();
+    other = new_stream();
+    CHECK_OK(ignis_stream_use(destroyed));
+    freed_meanwhile = test_array(8, 8);
+    CHECK_OK(ignis_stream_use(other));
+    CHECK_OK(ignis_array_scale(freed_meanwhile, freed_meanwhile, 2));
+    CHECK_OK(ignis_stream_use(NULL));
+    waits_still = false;
+    finish_stream = ignis__cuda.cuStreamSynchronize;
+    wait_in_stream = ignis__cuda.cuStreamWaitEvent;
+    ignis__cuda.cuStreamSynchronize = finish_and_free;
+    ignis__cuda.cuStreamWaitEvent = note_wait;
+    CHECK_OK(ignis_stream_forget(destroyed));
+    ignis__cuda.cuStreamSynchronize = finish_stream;
+    ignis__cuda.cuStreamWaitEvent = wait_in_stream;
+    CHECK_INT(freed_meanwhile.id, 0);
+    CHECK(!waits_still);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(destroyed), 0);
+    forget_and_destroy(other);
+}
+
+/*  An array of a stream that is forgotten just when the array takes its memory. */
+static int (*take_memory)(ignis__address *address, size_t size);
+
+static int take_and_forget(ignis__address *address, size_t size)
+{
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    forget_and_destroy(destroyed);
+    return take_memory(address, size);
+}
+
+static int no_memory(ignis__address *address, size_t size)
+{
+    (void)address;
+    (void)size;
+    return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
+}
+
+TEST(a_stream_is_forgotten_while_its_array_takes_memory)
+{
+    enum { N = 1 << 18 };
+    ignis_array_desc desc;
+    ignis_array a;
+    void *other;
+    SETUP(NULL);
+    other = new_stream();
+    destroyed = new_stream();
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(N);
+    desc.stream = destroyed;
+    a = ignis_array_create(&desc);
+    take_memory = ignis__cuda.cuMemAlloc_v2;
+    ignis__cuda.cuMemAlloc_v2 = take_and_forget;
+    CHECK_OK(ignis_array_fill(a, 1));
+    CHECK(ignis__cuda.cuMemAlloc_v2 == take_memory);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(other));
+    desc.stream = NULL;
+    ignis__cuda.cuMemAlloc_v2 = no_memory; /* what is left is that array's */
+    a = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_fill(a, 2));
+    ignis__cuda.cuMemAlloc_v2 = take_memory;
+    test_check_series(a, N, 2.0F, 0.0F);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_stream_use(NULL));
+    forget_and_destroy(other);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -15,6 +15,13 @@ static ignis_tensor vector3(double a, double b, double c, bool requires_grad)
     return tensor_of(values, IGNIS_SHAPE(3), IGNIS_F32, requires_grad);
 }
 
+static ignis_tensor double3(double a, double b, double c, bool requires_grad)
+{
+    double values[3];
+    values[0] = a, values[1] = b, values[2] = c;
+    return tensor_of(values, IGNIS_SHAPE(3), IGNIS_F64, requires_grad);
+}
+
 static ignis_array array_of(double a, double b, double c)
 {
     double values[3];
@@ -865,6 +872,40 @@ static ignis_status generous_backward(const ignis_backward_args *args)
         CHECK_OK(ignis_array_fill(args->grad_inputs[i], 2));
     }
     return IGNIS_OK;
+}
+
+static ignis_status shape_backward(const ignis_backward_args *args)
+{
+    CHECK_INT(info_of(args->grad_output).shape.ndim, 2);
+    CHECK_INT(info_of(args->grad_output).shape.dim[1], 3);
+    args->grad_inputs[0] = args->grad_output;
+    return IGNIS_OK;
+}
+
+/*  A reshape after the operation, one whose gradient others have too, and a caller's gradient of another shape. */
+TEST(a_gradient_comes_in_the_shape_of_the_output)
+{
+    ignis_tensor x, y, z;
+    ignis_array g;
+    ignis_rule rule = rule_of("shape", shape_backward);
+    ignis_scope scope;
+    int i;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 2, 3);
+    for (i = 0; i < 3; i++) {
+        scope = ignis_scope_begin();
+        y = user_result(ignis_array_reshape(ignis_tensor_data(x), IGNIS_SHAPE(1, 3)), &x, 1, &rule);
+        z = i == 0 ? y : ignis_reshape(y, IGNIS_SHAPE(3));
+        z = i == 2 ? ignis_add(z, ignis_reshape(y, IGNIS_SHAPE(3))) : z;
+        CHECK_OK(ignis_backward_retain(z, g));
+        CHECK_OK(ignis_backward(z, g));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_GRAD(x, 8, 16, 24);
+    drop(g);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
 }
 
 TEST(a_gradient_that_nobody_wants_is_freed)
@@ -1876,6 +1917,43 @@ TEST(a_backward_function_that_gives_the_wrong_thing)
     check_failing(NO_ARRAY_AT_ALL, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED, "for input 0");
 }
 
+static ignis_status unwritten_backward(const ignis_backward_args *args)
+{
+    args->grad_inputs[0] = make(IGNIS_SHAPE(3), IGNIS_F32);
+    args->grad_inputs[1] = make(IGNIS_SHAPE(3), IGNIS_F64);
+    return ignis_array_fill(args->grad_inputs[1], 1);
+}
+
+/*  Leaves of two element types are written by two launches: what cannot be read is found before both. */
+TEST(a_backward_function_that_gives_what_nobody_has_written)
+{
+    ignis_tensor x[2], y;
+    ignis_array g;
+    ignis_rule rule = rule_of("unwritten", unwritten_backward);
+    ignis_tensor_desc desc;
+    double value[3];
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_F64;
+    desc.requires_grad = true;
+    x[0] = vector3(1, 2, 3, true);
+    x[1] = ignis_tensor_zeros(IGNIS_SHAPE(3), &desc);
+    CHECK_OK(ignis_zero_grad(x[0]));
+    CHECK_OK(ignis_zero_grad(x[1]));
+    g = array_of(1, 1, 1);
+    y = user_result(ignis_array_clone(g), x, 2, &rule);
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_MESSAGE_HAS("the backward of 'unwritten' gave");
+    CHECK_GRAD(x[0], 0, 0, 0);
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x[1]), value, IGNIS_F64, 3));
+    CHECK(value[0] == 0 && value[2] == 0);
+    drop(g);
+    let_go(y);
+    let_go(x[0]);
+    let_go(x[1]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(a_backward_function_that_gives_an_array_of_another_device)
 {
     SETUP(NULL);
@@ -2307,6 +2385,75 @@ TEST(a_checkpoint_ends_what_its_function_has_begun)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+static ignis_tensor writing_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis_array data = ignis_tensor_data(inputs[0]);
+    (void)count, (void)user_data;
+    CHECK_OK(ignis_array_scale(data, data, 2));
+    return user_mul(inputs[0], inputs[0]);
+}
+
+/*  The second run would write once more: its gradient would be that of another result. */
+TEST(a_checkpoint_whose_function_writes_to_its_input)
+{
+    ignis_tensor x, y;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 1, 1);
+    y = ignis_checkpoint(writing_run, NULL, &x, 1);
+    CHECK_ARRAY(ignis_tensor_data(y), 4, 16, 36);
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'checkpoint'");
+    CHECK_ARRAY(ignis_tensor_data(x), 2, 4, 6);
+    CHECK(!has_grad(x));
+    drop(g);
+    let_go(y);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_tensor integer_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_cast(user_mul(inputs[0], inputs[0]), IGNIS_I32);
+}
+
+TEST(a_checkpoint_that_makes_integers)
+{
+    ignis_tensor x, y;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    y = ignis_checkpoint(integer_run, NULL, &x, 1);
+    CHECK_INT(tensor_info(y).dtype, IGNIS_I32);
+    CHECK(!tensor_info(y).requires_grad);
+    CHECK(tensor_info(y).is_leaf);
+    CHECK_INT(ignis_tape_length(), 0);
+    let_go(y);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_tensor shutdown_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    CHECK_STATUS(ignis_shutdown(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_WALKED);
+    return user_mul(inputs[0], inputs[0]);
+}
+
+TEST(shutdown_inside_a_function_is_refused)
+{
+    ignis_tensor x, y;
+    SETUP(NULL);
+    x = double3(1, 2, 3, true);
+    y = ignis_checkpoint(shutdown_run, NULL, &x, 1);
+    CHECK(tensor_info(y).requires_grad);
+    let_go(y);
+    CHECK(ignis_gradcheck(shutdown_run, NULL, &x, 1, NULL) < 1e-6);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 static ignis_tensor same_run(const ignis_tensor *inputs, int count, void *user_data)
 {
     (void)count, (void)user_data;
@@ -2516,13 +2663,6 @@ static ignis_tensor cube(const ignis_tensor *inputs, int count, void *user_data)
     return user_add(user_mul(user_mul(inputs[0], inputs[0]), inputs[0]), count > 1 ? inputs[1] : inputs[0]);
 }
 
-static ignis_tensor double3(double a, double b, double c, bool requires_grad)
-{
-    double values[3];
-    values[0] = a, values[1] = b, values[2] = c;
-    return tensor_of(values, IGNIS_SHAPE(3), IGNIS_F64, requires_grad);
-}
-
 TEST(gradcheck_passes_what_is_right)
 {
     ignis_tensor inputs[2];
@@ -2675,7 +2815,7 @@ TEST(what_fails_in_a_function_of_the_caller_names_the_outer_call)
 
 TEST(gradcheck_refuses)
 {
-    ignis_tensor x, y;
+    ignis_tensor x, y, z;
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
     y = double3(1, 2, 3, true);
@@ -2689,6 +2829,13 @@ TEST(gradcheck_refuses)
     CHECK(isnan(ignis_gradcheck(cube, NULL, &y, 0, NULL)));
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_ARGUMENT);
     ignis_status_clear();
+    z = user_mul(y, y); /* whose gradient would go on to y, and its entry be used up */
+    CHECK(isnan(ignis_gradcheck(cube, NULL, &z, 1, NULL)));
+    test__check_failure(__FILE__, __LINE__, "ignis_gradcheck", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
+    CHECK_MESSAGE_HAS("input 0 is the result of an operation");
+    CHECK_INT(ignis_tape_length(), 1);
+    CHECK(!has_grad(y));
+    let_go(z);
     let_go(y);
     CHECK(isnan(ignis_gradcheck(cube, NULL, &y, 1, NULL)));
     test__check_failure(__FILE__, __LINE__, "ignis_tensor_query", IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
@@ -2875,6 +3022,51 @@ TEST(out_of_host_memory_anywhere_in_a_step)
         CHECK(count >= 20);
         CHECK_INT(counter.blocks, 0);
     }
+}
+
+static ignis_status cloned_backward(const ignis_backward_args *args)
+{
+    args->grad_inputs[0] = ignis_array_clone(args->saved[0]); /* by no kernel: those of elements are in one module with the one that adds */
+    args->grad_inputs[1] = ignis_array_clone(args->saved[1]);
+    return ignis_status_last();
+}
+
+/*  Leaves of two element types are added to by a kernel each: that one cannot be loaded is found before the other has run. */
+TEST(a_kernel_that_cannot_be_loaded_changes_no_leaf)
+{
+    ignis_rule rule = rule_of("cloned", cloned_backward);
+    ignis_tensor x[2], y;
+    ignis_array g, saved[2];
+    double value[3];
+    bool hit = true;
+    int at;
+    for (at = 1; hit && at < 9; at++) {
+        SETUP(NULL);
+        x[0] = vector3(1, 2, 3, true);
+        x[1] = double3(1, 2, 3, true);
+        CHECK_OK(ignis_zero_grad(x[0]));
+        CHECK_OK(ignis_zero_grad(x[1]));
+        g = array_of(1, 1, 1);
+        saved[0] = ignis_tensor_data(x[0]);
+        saved[1] = ignis_tensor_data(x[1]);
+        rule.saved = saved;
+        rule.saved_count = 2;
+        y = user_result(ignis_array_clone(g), x, 2, &rule);
+        fault_plan("cuModuleLoad", at, OUT_OF_MEMORY, NULL, false);
+        (void)ignis_backward(y, g);
+        hit = fault_over(NULL);
+        CHECK_INT(ignis_status_last() != IGNIS_OK, hit);
+        ignis_status_clear();
+        CHECK_GRAD(x[0], hit ? 0 : 1, hit ? 0 : 2, hit ? 0 : 3);
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x[1]), value, IGNIS_F64, 3));
+        CHECK_NUMBER(value[2], hit ? 0 : 3);
+        drop(g);
+        let_go(y);
+        let_go(x[0]);
+        let_go(x[1]);
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK(at > 3); /* either of two has failed, and none */
 }
 
 /*  A limit of Ignis' own instead of a failing driver. */

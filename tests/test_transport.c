@@ -205,6 +205,7 @@ TEST(the_best_kind_is_chosen_and_the_reason_told)
     setenv("IGNIS_TRANSPORT", "peer", 1); /* asked for, and not to be had: nothing else is taken instead */
     CHECK_STATUS(ignis_transport_select(0, 0, false, &choice), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     unsetenv("IGNIS_TRANSPORT");
+    CHECK_OK(ignis_transport_destroy(transport));
 }
 
 TEST(create_initialize_query_destroy)
@@ -1480,6 +1481,7 @@ static int channel_receiver(void)
         CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
         CHECK_OK(ignis_channel_receive(connected, &byte, 1, NULL, NULL, 0, NULL));
         drop(seen);
+        CHECK_OK(ignis_transport_destroy(shared));
     }
     drop(into);
     CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
@@ -1573,16 +1575,20 @@ static void through_a_channel(ignis_channel_method method)
         CHECK_OK(ignis_channel_send(m.channel, "x", 1, NULL, 0));
     }
     CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
-    if (available(kind, 0, 0))
+    if (available(kind, 0, 0)) {
         drop(array); /* the other side has freed its own */
+        CHECK_OK(ignis_transport_destroy(shared));
+    }
     if (method != IGNIS_CHANNEL_SOCKET && available(IGNIS_TRANSPORT_VMM, 0, 0)) {
         vmm = channel_transport(IGNIS_TRANSPORT_VMM, m.channel);
         array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
         CHECK_STATUS(ignis_transport_send(vmm, array, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
         CHECK_MESSAGE_HAS("IGNIS_CHANNEL_SOCKET");
         drop(array);
+        CHECK_OK(ignis_transport_destroy(vmm));
         vmm = channel_transport(IGNIS_TRANSPORT_AUTO, m.channel);
         CHECK_INT(query(vmm).kind, IGNIS_TRANSPORT_HOST);
+        CHECK_OK(ignis_transport_destroy(vmm));
     }
     CHECK_INT(process_end(&m.child), 0);
     part(&m);
@@ -1643,6 +1649,8 @@ static void a_dead_receiver(ignis_channel_method method)
         ignis__sleep_us(10000);
     drop(taken);
     drop(waiting);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_transport_destroy(host));
     part(&m);
 }
 

@@ -296,6 +296,33 @@ TEST(an_array_in_memory_of_its_own)
     CHECK_BALANCED();
 }
 
+TEST(an_array_over_a_range_outlives_its_stream)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(8), IGNIS_F32);
+    ignis_vmm vmm;
+    ignis_vmm_range range;
+    ignis_array array;
+    void *stream = NULL;
+    VMM_SETUP();
+    vmm = make_vmm(granule);
+    range = ignis_vmm_reserve(granule, 0);
+    CHECK_OK(ignis_vmm_map(range, 0, vmm));
+    CHECK_OK(ignis_vmm_set_access(range, 0, granule, 0, IGNIS_VMM_ACCESS_READ_WRITE));
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, IGNIS__CU_STREAM_NON_BLOCKING), 0);
+    desc.stream = stream;
+    array = ignis_vmm_array_map(range, 0, &desc);
+    REQUIRE(array.id);
+    CHECK_OK(ignis_stream_forget(stream));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    CHECK(info_of(array).stream == ignis_stream_current());
+    CHECK_OK(ignis_array_fill(array, 3));
+    CHECK_OK(ignis_array_free(array));
+    CHECK_OK(ignis_vmm_unmap(range, 0));
+    CHECK_OK(ignis_vmm_unreserve(range));
+    CHECK_OK(ignis_vmm_free(vmm));
+    CHECK_BALANCED();
+}
+
 TEST(an_array_that_nobody_can_make)
 {
     ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(16, 64));
