@@ -4328,14 +4328,15 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
     ignis__free(capture);
 }
 
-/*  Notes that a launch of the graph writes to a storage. */
-static void ignis__capture_writes(ignis__capture *capture, const void *storage)
+/*  Notes that each launch will write to a storage. False: it is memory of the capture's own, which the graph does not hold. */
+static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
 {
     ignis__held *held = capture->held;
     while (held && held->item != storage)
         held = held->next;
-    if (held) /* else it is memory of the capture's own */
+    if (held)
         held->written = true;
+    return held != NULL;
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
@@ -5623,13 +5624,12 @@ typedef struct ignis__storage {
     struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
 
-/*  Work that writes to the memory is about to be queued. */
+/*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
     ignis__capture *capture = ignis__capture_on(storage->device);
-    ignis__atomic_add(&storage->version, 1);
-    if (capture)
-        ignis__capture_writes(capture, storage);
+    if (!capture || !ignis__capture_writes(capture, storage))
+        ignis__atomic_add(&storage->version, 1);
 }
 
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
