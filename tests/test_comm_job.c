@@ -828,40 +828,36 @@ TEST(through_host_memory_when_asked)
     folder_end();
 }
 
-TEST(ranks_that_ask_for_different_transports_are_told)
+/*  Two ranks with a variable each, which do not go together: both are told so. */
+static void ranks_that_differ(const char *first, const char *second, ignis_status status, ignis_diagnostic diagnostic, const char *told)
 {
     process ranks[2];
     int i;
-    NEEDS(2);
     for (i = 0; i < 2; i++)
-        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? "IGNIS_COMM_TRANSPORT=staged" : "IGNIS_COMM_TRANSPORT=peer"));
+        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? second : first));
     all_well(ranks, 2);
     tell_all(ranks, 2, INIT, 0, 0, 0, 0);
     for (i = 0; i < 2; i++) {
         outcome result = hear(&ranks[i]);
-        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
-        CHECK_HAS(result.message, "rank 0 asks for peer and rank 1 for staged");
+        CHECK_WENT(result, status, diagnostic);
+        CHECK_HAS(result.message, told);
     }
     finish(ranks, 2);
     folder_end();
 }
 
+TEST(ranks_that_ask_for_different_transports_are_told)
+{
+    NEEDS(2);
+    ranks_that_differ("IGNIS_COMM_TRANSPORT=peer", "IGNIS_COMM_TRANSPORT=staged", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS,
+                      "rank 0 asks for peer and rank 1 for staged");
+}
+
 TEST(ranks_that_are_tuned_in_different_ways_are_told)
 {
-    process ranks[2];
-    int i;
     NEEDS(2);
-    for (i = 0; i < 2; i++)
-        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? "IGNIS_COMM_TUNE=blocks=4" : "IGNIS_COMM_TUNE=blocks=8"));
-    all_well(ranks, 2);
-    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
-    for (i = 0; i < 2; i++) {
-        outcome result = hear(&ranks[i]);
-        CHECK_WENT(result, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT);
-        CHECK_HAS(result.message, "IGNIS_COMM_TUNE is not the same on rank 0 and rank 1");
-    }
-    finish(ranks, 2);
-    folder_end();
+    ranks_that_differ("IGNIS_COMM_TUNE=blocks=8", "IGNIS_COMM_TUNE=blocks=4", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT,
+                      "IGNIS_COMM_TUNE is not the same on rank 0 and rank 1");
 }
 
 /* --- split, shrink, abort, death -------------------------------------------------------------------------------------- */
