@@ -1009,12 +1009,19 @@ static void test_room(void)
     party a = party_new(0, 0);
     handle beside[2] = {new_stream(), new_stream()}, function = function_of(a.module, "await");
     ptr here = a.flags + 4, outs[3] = {a.out, a.out + 4, a.out + 8};
-    unsigned value = 5;
+    unsigned value = 5, begun = 1;
     void *waits[] = {&a.flags, &value, &outs[0]}, *large[] = {&here, &value, &outs[1]}, *small[] = {&here, &value, &outs[2]};
     if (!is_sanitized()) { /* those run one block at a time */
         OK(cuMemsetD32Async(here, value, 1, a.stream));
+        OK(cuMemsetD32Async(a.out, begun, 1, a.stream));
+        OK(cuStreamSynchronize(a.stream));
         OK(cuLaunchKernel(function, 100, 1, 1, 1, 1, 1, 0, a.stream, waits, NULL));
-        usleep(20000);
+        for (double end = seconds() + 10; begun && seconds() < end; usleep(1000)) { /* a block's first act is to write 0 */
+            CODE(600, cuStreamQuery(a.stream));                                     /* asking often enough starts lazy streams */
+            OK(cuMemcpyDtoHAsync_v2(&begun, a.out, 4, beside[0]));
+            OK(cuStreamSynchronize(beside[0]));
+        }
+        CHECK(!begun);
         OK(cuLaunchKernel(function, 40, 1, 1, 1, 1, 1, 0, beside[0], large, NULL));
         OK(cuLaunchKernel(function, 30, 1, 1, 1, 1, 1, 0, beside[1], small, NULL));
         OK(cuStreamSynchronize(beside[1]));
