@@ -106,6 +106,7 @@ static const struct {
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0},
+    {IGNIS__SOURCE_GEMM_CU, every_float, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0},
