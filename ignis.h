@@ -8750,6 +8750,8 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                   \
     X(GEMM, GEMM_CU, "ignis_gemm")                                                   \
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                       \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                       \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                           \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                     \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                       \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                         \
@@ -8966,7 +8968,8 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+        strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -12323,15 +12326,25 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
-/*  Tiles are as large as keeps all multiprocessors busy. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, const ignis__gemm *p)
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
+    as large as keeps all multiprocessors busy. */
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
+    const ignis_device_info *info = &op->work.device->info;
     ignis__gemm_kernel kernel;
-    bool large = ignis__gemm_tiles(p, 128, 128) >= op->work.device->info.multiprocessors;
+    bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
+    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
     memset(&kernel, 0, sizeof kernel);
-    kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
     kernel.rows = kernel.columns = large ? 128 : 64;
-    kernel.threads = 256;
+    if (rounds && info->compute_major >= 8) {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        kernel.threads = large ? 256 : 128;
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    } else {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
+        kernel.threads = 256;
+    }
     return kernel;
 }
 
@@ -12404,29 +12417,30 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
 }
 
-/*  A product by own kernels; out has elements. */
-static void ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                             const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
     ignis__gemm_kernel kernel;
+    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
     void *params[] = {&p};
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
     }
     if (!op->ok)
-        return;
+        return false;
     p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
-    kernel = ignis__gemm_choose(op, &p);
+    kernel = ignis__gemm_choose(op, dtype, &p);
     ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
         p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
-    if (epilogue->row_sums)
+    if (row_sums)
         p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
     ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
                      ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
@@ -12434,8 +12448,9 @@ static void ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
-    if (epilogue->row_sums)
+    if (row_sums)
         ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
+    return row_sums;
 }
 
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
@@ -12795,8 +12810,7 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
                                   ignis__dtypes[product->dtype].name, op->work.device->info.device);
     }
-    ignis__gemm_run(op, product, out, a, b, epilogue);
-    return epilogue->row_sums != NULL;
+    return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
 /*  y = a b: da = g b^T; y = a b^T: da = g b. */

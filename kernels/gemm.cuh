@@ -49,29 +49,6 @@ struct Place {
     }
 };
 
-/*  Some elements of a row, of which `count` exist; the others are zero. */
-template <int N, typename S> __device__ inline ignis_pack<S, N> load_some(const S *from, int count, bool packed)
-{
-    ignis_pack<S, N> pack;
-    if (packed && count == N)
-        return ignis_load<N>(from);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        pack[i] = i < count ? from[i] : S(0);
-    return pack;
-}
-template <int N, typename S> __device__ inline void store_some(S *to, const ignis_pack<S, N> &pack, int count, bool packed)
-{
-    if (packed && count == N) {
-        ignis_store(to, pack);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        if (i < count)
-            to[i] = pack[i];
-}
-
 /*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
     columns of all: so the bias is read once, and the sums over columns need no more than registers. */
 template <int threads, int columns> struct Epilogue {
@@ -80,19 +57,21 @@ template <int threads, int columns> struct Epilogue {
     const Product &p;
     const Place &place;
     const int thread, column, count; /* of this thread's columns, so many exist */
+    const bool whole;                /* all do, in packs */
     Wide bias[N], sums[N];
 
     __device__ Epilogue(const Product &p, const Place &place, int thread)
         : p(p), place(place), thread(thread), column(thread % across * N),
-          count((int)min((long long)N, max(0LL, p.n - place.column - column)))
+          count((int)min((long long)N, max(0LL, p.n - place.column - column))), whole(count == N && p.packed_out)
     {
-        ignis_pack<T, N> pack;
-        if (p.bias && count > 0)
-            pack = load_some<N>(p.bias + place.column + column, count, p.packed_out);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            bias[i] = p.bias && count > 0 ? Wide(pack[i]) : Wide(0);
-            sums[i] = 0;
+        for (int i = 0; i < N; i++)
+            bias[i] = sums[i] = 0;
+        if (p.bias && whole) {
+            const auto pack = ignis_load<N>(p.bias + place.column + column);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                bias[i] = Wide(pack[i]);
         }
     }
 
@@ -100,35 +79,48 @@ template <int threads, int columns> struct Epilogue {
     template <typename Value> __device__ void strip(int first, int rows, Value value)
     {
         const long long left = p.m - place.row - first;
-        if (count <= 0)
-            return;
 #pragma unroll 1
         for (int r = thread / across; r < rows && r < left; r += down) {
-            const long long row = place.row + first + r;
-            const long long at = (place.batch * p.m + row) * p.n + place.column + column;
-            Wide x[N];
+            const long long at = (place.batch * p.m + place.row + first + r) * p.n + place.column + column;
+            if (whole) {
+                Wide x[N];
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                x[i] = value(r, column + i);
-            finish(x, at);
+                for (int i = 0; i < N; i++)
+                    x[i] = value(r, column + i);
+                finish<N>(x, bias, at);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    sums[i] += x[i];
+            } else {
+#pragma unroll 1
+                for (int c = 0; c < count; c++) {
+                    Wide x[1] = {value(r, column + c)};
+                    const Wide one_bias[1] = {p.bias ? Wide(p.bias[place.column + column + c]) : Wide(0)};
+                    finish<1>(x, one_bias, at + c);
+#pragma unroll
+                    for (int i = 0; i < N; i++) /* sums stay in registers */
+                        sums[i] += i == c ? x[0] : Wide(0);
+                }
+            }
         }
     }
 
-    __device__ void finish(Wide (&x)[N], long long at)
+    /*  Leaves in x what is summed over columns: the results without what was in out. */
+    template <int some> __device__ void finish(Wide (&x)[some], const Wide (&bias)[some], long long at)
     {
-        ignis_pack<T, N> pack;
+        ignis_pack<T, some> pack;
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < some; i++)
             x[i] = Wide(p.alpha) * x[i] + bias[i];
         if (p.activation) {
             if (p.gradient)
-                pack = load_some<N>(p.pre + at, count, p.packed_out);
+                pack = ignis_load<some>(p.pre + at);
             else
-                pack = ignis_pack_round<T, N>(x); /* what is kept is what is activated */
+                pack = ignis_pack_round<T, some>(x); /* what is kept is what is activated */
             if (p.pre && !p.gradient)
-                store_some(p.pre + at, pack, count, p.packed_out);
+                ignis_store(p.pre + at, pack);
 #pragma unroll
-            for (int i = 0; i < N; i++) {
+            for (int i = 0; i < some; i++) {
                 const Wide before = pack[i];
                 x[i] = p.activation == RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)
                        : p.gradient         ? gelu_gradient(x[i], before)
@@ -136,23 +128,21 @@ template <int threads, int columns> struct Epilogue {
             }
         }
         if (p.residual) {
-            pack = load_some<N>(p.residual + at, count, p.packed_out);
+            pack = ignis_load<some>(p.residual + at);
 #pragma unroll
-            for (int i = 0; i < N; i++)
+            for (int i = 0; i < some; i++)
                 x[i] += Wide(pack[i]);
-        }
-        if (p.column_sums) {
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                sums[i] += x[i];
         }
         if (p.accumulate) {
-            pack = load_some<N>(p.out + at, count, p.packed_out);
+            Wide sum[some];
+            pack = ignis_load<some>(p.out + at);
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                x[i] += Wide(pack[i]);
+            for (int i = 0; i < some; i++)
+                sum[i] = x[i] + Wide(pack[i]);
+            ignis_store(p.out + at, ignis_pack_round<T, some>(sum));
+        } else {
+            ignis_store(p.out + at, ignis_pack_round<T, some>(x));
         }
-        store_some(p.out + at, ignis_pack_round<T, N>(x), count, p.packed_out);
     }
 
     /*  Behind the last strip, by all threads; room for columns * down numbers in shared memory. sync is their barrier. */

@@ -113,9 +113,9 @@ static void compare(const char *what, const scenario *s, ignis_dtype dtype, int6
     test__fail(__FILE__, __LINE__, text);
 }
 
-/*  Compares everything that a scenario gives with sums in double. Stops at the first failure. What is done
-    apart from the product is done to a product that was rounded. */
-static void check_apart(scenario s, ignis_dtype dtype, int processors, bool apart)
+/*  Compares everything that a scenario gives with sums in double. Stops at the first failure.
+    `rounding`: of the factors, or of the product before more is done to it. */
+static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
 {
     operands o = operands_make(&s, dtype);
     double unit = unit_of(dtype), sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), gelu = dtype == IGNIS_F64 ? 1e-9 : 1e-6;
@@ -138,7 +138,7 @@ static void check_apart(scenario s, ignis_dtype dtype, int processors, bool apar
                     x += (s.transpose_a ? av[l * s.m + i] : av[i * s.k + l]) * (s.transpose_b ? bv[j * s.k + l] : bv[l * s.n + j]),
                         size += 1;
                 x += s.bias ? o.values[BIAS][j] : 0;
-                bound = sums * size * size + (apart ? 8 * unit : 0);
+                bound = sums * size * size + rounding * 4 * sqrt(size);
                 if (s.activation && s.gradient) {
                     x *= slope(s.activation, o.values[PRE][at]);
                 } else if (s.activation) {
@@ -164,7 +164,10 @@ static void check_apart(scenario s, ignis_dtype dtype, int processors, bool apar
     operands_free(&o);
 }
 
-static void check(scenario s, ignis_dtype dtype, int processors) { check_apart(s, dtype, processors, false); }
+static void check(scenario s, ignis_dtype dtype, int processors) { check_rounding(s, dtype, processors, 0); }
+
+/*  f32 by tensor cores: each factor is rounded to 11 bits. */
+static void check_tf32(scenario s, int processors) { check_rounding(s, IGNIS_F32, processors, ldexp(1, -11)); }
 
 /*  Few processors: large tiles. Many: small ones, and k is split. */
 enum { FEW = 1, MANY = 132 };
@@ -193,6 +196,24 @@ TEST(every_type_and_transposition)
                 check(s, float_dtypes[d], MANY);
                 check(s, float_dtypes[d], FEW);
             }
+}
+
+TEST(tf32_where_it_is_allowed)
+{
+    static const int64_t sizes[][3] = {{1, 70, 3}, {65, 130, 33}, {128, 64, 64}, {19, 40, 1100}};
+    int i, way;
+    ignis_desc desc;
+    own_setup(&desc);
+    desc.allow_tf32 = true;
+    SETUP(&desc);
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        for (way = 0; way < 4; way++) {
+            scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
+            s.transpose_a = way % 2, s.transpose_b = way / 2, s.offset = i == 2 ? way % 2 : 0;
+            s.bias = true;
+            check_tf32(s, MANY);
+            check_tf32(s, FEW);
+        }
 }
 
 TEST(batches_and_a_shared_matrix)
@@ -278,7 +299,7 @@ TEST(what_is_done_to_a_product_of_cublaslt)
             s.bias = s.pre = s.column_sums = true;
             s.activation = part % 2 ? IGNIS__RELU : IGNIS__GELU;
             s.residual = s.accumulate = part >= 2;
-            check_apart(s, float_dtypes[d], MANY, true);
+            check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
         }
 }
 
