@@ -107,8 +107,11 @@
         if (poll(&wanted, 1, 100) > 0)
             client = ignis_channel_accept_within(server, 0);
     }
-    if (client.id && ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
-        puts("it has said nothing yet");
+    if (client.id) {
+        if (ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
+            puts("it has said nothing yet");
+        ignis_channel_close(client);
+    }
     ignis_channel_close(server);
     ---- end example
 
@@ -11828,9 +11831,16 @@ typedef struct ignis__parallel_state {
     bool is_installed; /* the parameters know their buckets */
     const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
 
 static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
+
+/*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
+static struct {
+    ignis__mutex lock;
+    ignis__parallel_state *first;
+} ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
 
@@ -11839,12 +11849,25 @@ static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_paral
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
+/*  It has its parameters, or has given them up. */
+static void ignis__parallel_started(const ignis__parallel_state *parallel)
+{
+    ignis__parallel_state **at;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    for (at = &ignis__parallels_starting.first; *at && *at != parallel; at = &(*at)->next_starting)
+        ;
+    if (*at)
+        *at = parallel->next_starting;
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+}
+
 /*  Takes it apart, as far as it was made. */
 static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
 {
     ignis__binding binding;
     bool ok = true;
     int i;
+    ignis__parallel_started(parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -11988,13 +12011,26 @@ static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const 
 
 /* --- making one -------------------------------------------------------------------------------------------------------- */
 
+/*  Where a tensor is among the parameters; -1: it is none of them. */
+static int ignis__parallel_find(const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i = parallel->count - 1;
+    while (i >= 0 && parallel->parameters[i] != tensor)
+        i--;
+    return i;
+}
+
+/*  Whether a tensor can be the next parameter. With the lock of those that are being made. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
+    const ignis__parallel_state *other = ignis__parallels_starting.first;
+    int before = ignis__parallel_find(parallel, tensor);
     bool taken;
-    int i;
+    while (other && ignis__parallel_find(other, tensor) < 0)
+        other = other->next_starting;
     ignis__mutex_lock(&tensor->slot.lock);
-    taken = tensor->group != NULL;
+    taken = tensor->group != NULL || other;
     ignis__mutex_unlock(&tensor->slot.lock);
     if (!standing.leaf || !standing.requires_grad || taken) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
@@ -12008,30 +12044,36 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                     (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
         return false;
     }
-    for (i = 0; i < parallel->count; i++) {
-        if (parallel->parameters[i] == tensor) {
-            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                        ignis__shape_write(&tensor->shape).text, i);
-            return false;
-        }
+    if (before >= 0) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                    ignis__shape_write(&tensor->shape).text, before);
+        return false;
     }
     return true;
 }
 
-/*  Holds the parameters. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+/*  Holds the parameters; of several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count, bool alone)
 {
-    for (; parallel->count < count; parallel->count++) {
+    ignis__tensor *refused = NULL;
+    bool ok = true;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    while (ok && parallel->count < count) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
-        if (!tensor)
-            return false;
-        if (!ignis__parallel_check(call, parallel, tensor)) {
-            ignis__tensor_drop(call, tensor);
-            return false;
-        }
-        parallel->parameters[parallel->count] = tensor;
+        ok = tensor && ignis__parallel_check(call, parallel, tensor);
+        if (ok)
+            parallel->parameters[parallel->count++] = tensor;
+        else
+            refused = tensor;
     }
-    return true;
+    if (ok && !alone) {
+        parallel->next_starting = ignis__parallels_starting.first;
+        ignis__parallels_starting.first = parallel;
+    }
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+    if (refused)
+        ignis__tensor_drop(call, refused);
+    return ok;
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
@@ -12168,7 +12210,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
         ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
         return false;
     }
-    return ignis__parallel_take(call, parallel, parameters, count) &&
+    return ignis__parallel_take(call, parallel, parameters, count, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -12206,6 +12248,7 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
     }
     if (parallel->bucket_count)
         ignis__parallel_install(call, parallel);
+    ignis__parallel_started(parallel);
     handle.id = ignis__pool_publish(&ignis__parallels, parallel);
     return handle;
 }
