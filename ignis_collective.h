@@ -5216,21 +5216,17 @@ typedef struct ignis__transport {
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-typedef struct ignis__exported {
-    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path; /* of what lies under a name; null: nothing does */
-    struct ignis__exported *next;
-} ignis__exported;
-
-/*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
+/*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
     int64_t peer_pid; /* at its other side; 0: unknown */
     char description[96];
-    ignis__array *array;           /* null: these are copies under names */
-    ignis__record_of_array record; /* without what each handle has of its own */
-    ignis__exported *handles;
+    ignis__array *array;           /* null: it is a copy */
+    uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
+    ignis__record_of_array record; /* without what each handle of an array has of its own */
+    int watch;                     /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path;                    /* of what lies under a name; null: nothing does */
     struct ignis__export *next;
 } ignis__export;
 
@@ -5290,69 +5286,55 @@ static bool ignis__channel_gone(ignis_channel handle)
     return gone;
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
-static bool ignis__exported_ends(const ignis__export *entry, const ignis__exported *item, bool unused)
+static void ignis__export_free(ignis__export *entry)
 {
-    bool taken = item->path && !ignis__name_there(item->path);
+    ignis__fd_drop(&entry->watch);
+    ignis__free(entry->path);
+    ignis__free(entry);
+}
+
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
+static bool ignis__export_ends(const ignis__export *entry, bool unused)
+{
+    bool taken = entry->path && !ignis__name_there(entry->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    if (item->watch >= 0 ? ignis__lease_ended(item->watch) : taken)
+    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken)
         return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
-    return item->path && !taken && ignis__channel_gone(entry->channel);
+    return entry->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-static void ignis__exported_free(ignis__exported *item)
-{
-    if (item->path)
-        remove(item->path);
-    ignis__fd_drop(&item->watch);
-    ignis__free(item->path);
-    ignis__free(item);
-}
-
-/*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
-    array stays held for them. */
-static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
-{
-    ignis__export **at, *entry;
-    ignis__exported **handle, *item;
-    int count = 0;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
-                                      : unused || (!of && entry->transport == transport);
-        *array = entry->array;
-        for (handle = &entry->handles; concerned && (item = *handle) != NULL;) {
-            if (!ignis__exported_ends(entry, item, unused)) {
-                handle = &item->next;
-                continue;
-            }
-            *handle = item->next;
-            ignis__exported_free(item);
-            count++;
-        }
-        if (entry->handles) {
-            at = &entry->next;
-        } else {
-            *at = entry->next;
-            ignis__free(entry);
-        }
-    }
-    if (count > 0)
-        ignis__atomic_add(&ignis__shares.ending, 1);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    return count;
-}
-
+/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that nobody uses. Copies that were taken
+    end as well. */
 static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
-    ignis__array *of = NULL;
-    int count;
-    while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
-        while (of && count-- > 0)
-            ignis__array_remove_export(call, of);
-        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    ignis__export **at, *entry, *ended = NULL;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.exports; (entry = *at) != NULL;) {
+        bool concerned = entry->array ? (!array || entry->array == array) && (!transport || entry->transport == transport)
+                                      : unused || (!array && entry->transport == transport);
+        if (concerned && ignis__export_ends(entry, unused)) {
+            *at = entry->next;
+            entry->next = ended;
+            ended = entry;
+        } else {
+            at = &entry->next;
+        }
     }
+    if (ended)
+        ignis__atomic_add(&ignis__shares.ending, 1);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (!ended)
+        return;
+    while ((entry = ended) != NULL) {
+        ended = entry->next;
+        if (entry->path)
+            remove(entry->path);
+        if (entry->array)
+            ignis__array_remove_export(call, entry->array);
+        ignis__export_free(entry);
+    }
+    ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
 }
 
 /*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
@@ -5364,18 +5346,20 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array)
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed. The array is locked. */
+/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array is locked. */
 static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
-    const ignis__export *entry;
-    const ignis__exported *handle;
+    const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
-        int count = 0;
-        for (handle = entry->array == array ? entry->handles : NULL; handle; handle = handle->next)
-            count++;
-        if (count)
-            ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        int count = 1;
+        for (other = ignis__shares.exports; other->turn != entry->turn; other = other->next)
+            ;
+        if (entry->array != array || other != entry) /* the first of a transport stands for all */
+            continue;
+        while ((other = other->next) != NULL)
+            count += other->turn == entry->turn;
+        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
@@ -5927,11 +5911,8 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!choice)
-        return ignis__fail_null(call, "choice");
-    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, true, choice)
+    return ignis__enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+                   ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
 }
@@ -6088,7 +6069,6 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
-    ignis__exported *item;
     ignis__transport *transport;
     ignis__export *entry;
     uint64_t index = 0;
@@ -6100,13 +6080,8 @@ static void ignis__transports_close(const char *call)
     ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
-        while ((item = entry->handles) != NULL) {
-            entry->handles = item->next;
-            ignis__free(item->path);
-            ignis__free(item);
-        }
         ignis__shares.exports = entry->next;
-        ignis__free(entry);
+        ignis__export_free(entry);
     }
     ignis__staging_close(call);
 }
@@ -6197,14 +6172,8 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__enter(call))
-        return result;
-    if (!desc) {
-        ignis__fail_null(call, "desc");
-        return result;
-    }
-    if (!ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
-        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
+        !ignis__transports_use(call) || (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
     memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
@@ -6217,13 +6186,10 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_destroy";
     ignis__transport *transport = ignis__transport_hold(call, handle);
-    bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__transport_end(call, transport);
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_done(transport, ignis__transport_end(call, transport) ||
+                                                ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed"));
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
@@ -6257,15 +6223,12 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
-    const ignis__exported *item;
     const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
-    if (!info) {
-        ignis__fail_null(call, "info");
+    if (!ignis__given(call, "info", info))
         return ignis__transport_done(transport, false);
-    }
     ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
@@ -6284,8 +6247,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     ignis__mutex_unlock(&transport->slot.lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (item = entry->transport == transport->serial ? entry->handles : NULL; item; item = item->next)
-            info->exported++;
+        info->exported += entry->transport == transport->serial;
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
         info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
         info->mappings += mapped->transport == transport->serial;
@@ -6351,46 +6313,35 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
-    ignis__exported *item = (ignis__exported *)ignis__alloc(sizeof *item);
-    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
-    char *kept = path ? ignis__copy_string(path) : NULL;
+    ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
+    ignis__export *other;
     ignis__text text;
-    if (!item || !fresh || (path && !kept)) {
-        ignis__free(item);
-        ignis__free(fresh);
-        ignis__free(kept);
-        ignis__fail_host_memory(call, sizeof *fresh);
+    if (!entry || (path && (entry->path = ignis__copy_string(path)) == NULL)) {
+        if (entry)
+            ignis__fail_host_memory(call, strlen(path));
+        ignis__free(entry);
         return false;
     }
-    item->watch = watch;
-    item->path = kept;
+    entry->transport = transport->serial;
+    entry->channel = transport->channel;
+    entry->peer_pid = transport->peer_pid;
+    entry->array = array;
+    entry->watch = watch;
+    ignis__text_begin(&text, entry->description, sizeof entry->description);
+    ignis__transport_describe(&text, transport);
+    if (transport->peer_pid)
+        ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
     ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
-        if (entry->array == array && entry->transport == transport->serial)
-            break;
-    if (entry) {
-        *at = entry->next;
-    } else {
-        entry = fresh;
-        fresh = NULL;
-        entry->transport = transport->serial;
-        entry->channel = transport->channel;
-        entry->peer_pid = transport->peer_pid;
-        entry->array = array;
-        ignis__text_begin(&text, entry->description, sizeof entry->description);
-        ignis__transport_describe(&text, transport);
-        if (transport->peer_pid)
-            ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
-        record->serial = ++ignis__shares.serials;
-        entry->record = *record;
-    }
-    entry->next = ignis__shares.exports; /* the last one is the first */
+    entry->turn = record->serial = ++ignis__shares.serials;
+    for (other = ignis__shares.exports; other; other = other->next)
+        if (other->array == array && other->transport == transport->serial) {
+            record->serial = other->record.serial;
+            other->turn = entry->turn;
+        }
+    entry->record = *record;
+    entry->next = ignis__shares.exports;
     ignis__shares.exports = entry;
-    record->serial = entry->record.serial;
-    item->next = entry->handles;
-    entry->handles = item;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__free(fresh);
     return true;
 }
 
@@ -6485,9 +6436,8 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
     if (!array)
         return ignis__failed();
-    if (!out)
-        ignis__fail_null(call, "handle");
-    return ignis__transport_done_both(call, transport, array, out && ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_done_both(call, transport, array,
+                                      ignis__given(call, "handle", out) && ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -6496,24 +6446,26 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
     ignis__array *array = NULL;
     const ignis__export *entry;
+    uint64_t last = 0;
     if (!transport)
         return ignis__failed();
-    if (!out) {
-        ignis__fail_null(call, "handle");
+    if (!ignis__given(call, "handle", out))
         return ignis__transport_done(transport, false);
-    }
     ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && !array; entry = entry->next)
-        if (entry->transport == transport->serial && entry->array) {
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        if (entry->transport == transport->serial && entry->array && entry->turn > last) {
             array = entry->array;
-            ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+            last = entry->turn;
         }
+    if (array)
+        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
         return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
-    ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more");
-    return ignis__transport_done(transport, false);
+    return ignis__transport_done(
+        transport,
+        ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
@@ -6563,8 +6515,8 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
 IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!handle || !record || (!fds && fd_count > 0))
-        return ignis__fail_null(call, !handle ? "handle" : !record ? "record" : "fds");
+    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+        return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;
     return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
@@ -6625,30 +6577,29 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
-    else if (record->version != IGNIS__RECORD_VERSION)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
-                    IGNIS__RECORD_VERSION);
-    else if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                    "the handle's seal is broken: it was changed on its way, or made with another token");
-    else if (!ignis__record_sound(record, &bytes))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind, record->dtype,
-                    record->ndim, (long long)record->offset, (long long)record->block_size);
-    else if (record->kind != (uint32_t)transport->kind)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
-                    ignis__transport_ops_of(transport)->name);
-    else if (record->host != self->host)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
-    else if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld", record->pid,
-                    (long long)transport->peer_pid);
-    else if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+    if (record->version != IGNIS__RECORD_VERSION)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
+                             IGNIS__RECORD_VERSION);
+    if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                             "the handle's seal is broken: it was changed on its way, or made with another token");
+    if (!ignis__record_sound(record, &bytes))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
+                             record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+    if (record->kind != (uint32_t)transport->kind)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+                             ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
+    if (record->host != self->host)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "the handle is of another machine, or from before it was started again");
+    if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
+                             record->pid, (long long)transport->peer_pid);
+    if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+    return true;
 }
 
 /*  Opens what lies under the handle's name, if it has one that was not opened yet. */
@@ -6726,13 +6677,12 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     if (!ignis__handle_open(call, transport, record, handle))
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
-    ok = mapped->lease >= 0 || !handle->has_lease;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
-    else if (ignis__record_own(call, record, &mapped->own))
+    ok = mapped->lease >= 0 || !handle->has_lease ||
+         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+    if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
-        ok = (home = ignis__record_device(call, record)) != NULL;
+        ok = ok && (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
         mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
         if (mapped->own)
@@ -6752,12 +6702,10 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
 static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
                                         ignis_transport_handle *handle)
 {
-    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc(sizeof *fresh);
+    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
-    if (!fresh) {
-        ignis__fail_host_memory(call, sizeof *fresh);
+    if (!fresh)
         return NULL;
-    }
     fresh->record = *record;
     fresh->transport = transport->serial;
     fresh->device = transport->dst;
@@ -6851,9 +6799,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
     ignis__array *array;
     if (!transport)
         return result;
-    if (!handle) {
-        ignis__fail_null(call, "handle");
-    } else if (ignis__record_read(call, transport, handle, &record)) {
+    if (ignis__given(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
         result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
@@ -6902,64 +6848,68 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
 /* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
 
 /*  Sends a handle through a channel, as one message. */
-static bool ignis__handle_give(const char *call, ignis__wire *wire, const ignis_transport_handle *handle)
+static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
 {
-    ignis__trouble trouble;
+    ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
-    bool ok = ignis__channel_put(&trouble, wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1);
-    if (!ok)
-        ignis__trouble_report(call, &trouble);
+    ignis__trouble trouble;
+    bool ok;
+    if (!channel)
+        return false;
+    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1) ||
+         ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ignis__channel_drop(channel);
     return ok;
 }
 
-/*  Takes the next one. */
-static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+/*  The handle in the inbox, which the next message is for. */
+static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
 {
+    uint32_t size = ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    bool ok = size == sizeof handle->record;
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+    if (ok) {
+        ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    }
+    ignis__inbox_next(wire);
+    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
+}
+
+/*  Waits for the next handle from a channel. */
+static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
+{
+    ignis__channel *channel = ignis__channel_hold(call, from);
     ignis__trouble trouble;
-    bool ok = false;
-    if (!ignis__wire_next(&trouble, wire, -1)) {
-        ignis__trouble_report(call, &trouble);
+    bool ok;
+    if (!channel)
         return false;
+    ok = ignis__wire_next(&trouble, channel->wire, -1) || ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    if (ok) {
+        ok = ignis__inbox_handle(call, channel->wire, handle);
+        ignis__mutex_unlock(&channel->wire->receive_lock);
     }
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
-    } else {
-        int count = wire->inbox_fd_count;
-        if (ignis__head_of(wire).size == sizeof handle->record) {
-            ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
-            wire->inbox_fd_count = 0; /* they are the handle's now */
-        }
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                        ignis__head_of(wire).size, count);
-        ignis__inbox_next(wire);
-    }
-    ignis__mutex_unlock(&wire->receive_lock);
+    ignis__channel_drop(channel);
     return ok;
 }
 
 /*  Puts a handle where the next receive finds it; it is closed here, or given away. */
 static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__channel *channel = transport->channel.id ? ignis__channel_hold(call, transport->channel) : NULL;
-    ignis__waiting *waiting = NULL;
-    bool ok = false;
-    if (transport->channel.id) {
-        ok = channel && ignis__handle_give(call, channel->wire, handle);
-        if (channel)
-            ignis__channel_drop(channel);
-    } else if ((waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting)) != NULL) {
-        waiting->handle = *handle;
-        ignis__mutex_lock(&transport->slot.lock);
-        *transport->waiting_end = waiting;
-        transport->waiting_end = &waiting->next;
-        ignis__mutex_unlock(&transport->slot.lock);
-        return true;
-    } else {
-        ignis__fail_host_memory(call, sizeof *waiting);
+    ignis__waiting *waiting = transport->channel.id ? NULL : (ignis__waiting *)ignis__alloc_for(call, sizeof *waiting);
+    bool ok = transport->channel.id && ignis__handle_send(call, transport->channel, handle);
+    if (!waiting) {
+        ignis__handle_close(handle);
+        return ok;
     }
-    ignis__handle_close(handle);
-    return ok;
+    waiting->handle = *handle;
+    ignis__mutex_lock(&transport->slot.lock);
+    *transport->waiting_end = waiting;
+    transport->waiting_end = &waiting->next;
+    ignis__mutex_unlock(&transport->slot.lock);
+    return true;
 }
 
 /*  The next handle, and its record, checked. */
@@ -6967,14 +6917,10 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
                                   ignis__record_of_array *record)
 {
     int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
-    ignis__channel *channel;
     bool ok = false;
     memset(handle, 0, sizeof *handle);
     if (transport->channel.id) {
-        channel = ignis__channel_hold(call, transport->channel);
-        ok = channel && ignis__handle_take(call, channel->wire, handle);
-        if (channel)
-            ignis__channel_drop(channel);
+        ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
         while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
             ignis__sleep_us(200);
@@ -7027,15 +6973,13 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     static const char call[] = "ignis_transport_receive_handle";
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis__record_of_array record;
-    bool ok = false;
+    bool ok;
     if (!transport)
         return ignis__failed();
-    if (!handle)
-        ignis__fail_null(call, "handle");
-    else if (!transport->channel.id)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
-    else
-        ok = ignis__transport_next(call, transport, handle, &record);
+    ok = ignis__given(call, "handle", handle) &&
+         (transport->channel.id ||
+          ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through")) &&
+         ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }
 
@@ -7233,7 +7177,7 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     if (array) {
         transport.src = transport.dst = array->storage->device;
         if (ignis__transport_export(call, &transport, array, true, &sent)) {
-            ok = ignis__handle_give(call, channel->wire, &sent);
+            ok = ignis__handle_send(call, handle, &sent);
             ignis__handle_close(&sent);
             if (!ok)
                 ignis__exports_end(call, NULL, transport.serial, false);
@@ -7255,7 +7199,7 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
     ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     if (!channel)
         return result;
-    if (ignis__handle_take(call, channel->wire, &came)) {
+    if (ignis__handle_receive(call, handle, &came)) {
         if (ignis__record_read(call, &transport, &came, &record)) {
             transport.dst = ignis__record_device(call, &record);
             if (transport.dst)
