@@ -3135,6 +3135,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuTensorMapEncodeTiled,                                                                                                         \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
+       int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
