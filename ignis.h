@@ -14540,12 +14540,12 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
     over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-static const struct ignis__attention_hopper {
+IGNIS__MAYBE_UNUSED static const struct ignis__attention_hopper {
     int head_dim, groups, keys;
 } ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
 /*  Whether the caller wants wgmma, and it can be had. */
-static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
@@ -14573,30 +14573,22 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 /*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
     `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
     missing of the last one is zeros. */
-static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
+IGNIS__MAYBE_UNUSED static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                                     const ignis__attention_rows *tensor, int heads, int length, int rows)
 {
-    int64_t row = 2 * tensor->row, head = 2 * tensor->head, batch = 2 * tensor->batch;
-    int64_t slab_dims[5], slab_strides[4], dims[4], strides[3];
-    int slab_box[5], box[4];
-    slab_dims[0] = 64;
-    dims[0] = p->head_dim;
-    slab_dims[1] = dims[1] = length;
-    slab_dims[2] = p->head_dim / 64;
-    slab_dims[3] = dims[2] = heads;
-    slab_dims[4] = dims[3] = p->batches;
-    slab_strides[0] = strides[0] = row;
-    slab_strides[1] = 128;
-    slab_strides[2] = strides[1] = head;
-    slab_strides[3] = strides[2] = batch;
-    slab_box[0] = box[0] = 64;
-    slab_box[1] = box[1] = rows;
-    slab_box[2] = p->head_dim / 64;
-    slab_box[3] = slab_box[4] = box[2] = box[3] = 1;
-    if (p->head_dim % 64 == 0)
-        op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, 5, slab_dims, slab_strides, slab_box);
-    else
-        op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, 4, dims, strides, box);
+    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
+    int box[] = {64, rows, p->head_dim / 64, 1, 1}, rank = 5;
+    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+        rank = 4;
+        dims[0] = p->head_dim;
+        dims[2] = heads;
+        dims[3] = p->batches;
+        strides[1] = strides[2];
+        strides[2] = strides[3];
+        box[2] = 1;
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
