@@ -195,8 +195,7 @@
         ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
 
         What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
-        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
-        so are results of a graph that operations outside of it save.
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save.
 
         A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
@@ -206,8 +205,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
-        mask at each launch. A graph has no graphs inside: launch several one after the other.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
+        written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
     ON FILES (>>file)
 
@@ -4222,8 +4221,21 @@ typedef struct ignis__held {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
+    bool lent;    /* a storage, to a kernel of the caller in the graph */
     struct ignis__held *next;
 } ignis__held;
+
+/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+typedef struct ignis__replays {
+    uint64_t users; /* the capture or graph, and storages */
+    uint64_t count;
+} ignis__replays;
+
+static void ignis__replays_drop(ignis__replays *replays)
+{
+    if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
+        ignis__free(replays);
+}
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
@@ -4232,7 +4244,7 @@ typedef struct ignis__held {
         ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
-    uint64_t number;             /* from 1, in the process */
+    ignis__replays *replays;     /* of the graph that it becomes */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4242,9 +4254,8 @@ typedef struct ignis__capture {
 /*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
 static struct {
     ignis__mutex lock;
-    uint64_t numbers; /* given out so far */
     ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
+} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -4277,15 +4288,22 @@ static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
+static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != item)
+        held = held->next;
+    return held;
+}
+
 /*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
     user already, and `drop` is for that. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
     ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
+    if (ignis__capture_find(capture, item))
+        return true;
     held = (ignis__held *)ignis__alloc(sizeof *held);
     if (!held) {
         ignis__fail_host_memory(call, sizeof *held);
@@ -4325,28 +4343,22 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
         held->drop(call, held->item);
         ignis__free(held);
     }
+    ignis__replays_drop(capture->replays);
     ignis__free(capture);
-}
-
-/*  Notes that each launch will write to a storage. False: it is memory of the capture's own, which the graph does not hold. */
-static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
-{
-    ignis__held *held = capture->held;
-    while (held && held->item != storage)
-        held = held->next;
-    if (held)
-        held->written = true;
-    return held != NULL;
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    if (!capture) {
-        ignis__fail_host_memory(call, sizeof *capture);
+    ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
+    if (!capture || !replays) {
+        ignis__free(capture), ignis__free(replays);
+        ignis__fail_host_memory(call, sizeof *capture + sizeof *replays);
         return false;
     }
+    replays->users = 1;
+    capture->replays = replays;
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4355,7 +4367,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
-        capture->number = ++ignis__captures.numbers;
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
@@ -4365,7 +4376,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     ignis__atomic_add(&device->captures, (uint64_t)-1);
     if (capture->stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    ignis__free(capture);
+    ignis__free(replays), ignis__free(capture);
     return false;
 }
 
@@ -5613,8 +5624,8 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;     /* in whose order the memory is taken and given; null: not decided */
-    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
+    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
@@ -5627,9 +5638,30 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capture_on(storage->device);
-    if (!capture || !ignis__capture_writes(capture, storage))
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->written = true;
+    else if (!capture) /* else it is memory of the capture's own */
         ignis__atomic_add(&storage->version, 1);
+}
+
+/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+static void ignis__storage_lent(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->lent = true;
+    else if (!capture)
+        ignis__atomic_store(&storage->lent, 1);
+}
+
+/*  How often the memory was written to, as far as Ignis knows. */
+static uint64_t ignis__storage_version(const ignis__storage *storage)
+{
+    const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
+    return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
@@ -5637,7 +5669,7 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
@@ -5689,6 +5721,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
             storage->next->before = storage->before;
         ignis__mutex_unlock(&ignis__storages.lock);
     }
+    if (storage->replays)
+        ignis__replays_drop(storage->replays);
     ignis__free(storage);
 }
 
@@ -5807,17 +5841,20 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = open && open->device == storage->device ? open->number : 0;
+            if (open && open->device == storage->device) {
+                storage->replays = open->replays;
+                ignis__atomic_add(&open->replays->users, 1);
+            }
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
-        if (storage->capture)
+        if (storage->replays)
             storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
         else
             forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
-        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+        ok = storage->replays == capture->replays || ignis__capture_hold_storage(call, capture, storage);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -5877,7 +5914,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
-    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
+    return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -6320,7 +6357,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->on_device = address != 0;
     info->parent = array->parent;
     memcpy(info->tag, array->tag, sizeof info->tag);
-    info->version = ignis__atomic_load(&storage->version);
+    info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
         ignis__atomic_store(&storage->lent, 1);
@@ -6451,25 +6488,23 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
+/*  False, and reported: nobody has written what the array holds. */
+static bool ignis__array_readable(const char *call, const ignis__array *array)
+{
+    bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
+    if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+    else if (!readable)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
+    return readable;
+}
+
 /*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
-        return false;
-    }
-    return ignis__work_address(work, array, address);
-}
-
-/*  The address for the caller's code, of which Ignis does not know what it does there. */
-static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
-{
-    if (!ignis__work_address(work, array, address))
-        return false;
-    ignis__atomic_store(&array->storage->lent, 1);
-    return true;
+    return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
@@ -6504,7 +6539,9 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_lend(&work, array, &address);
+    bool ok = array && ignis__work_address(&work, array, &address);
+    if (ok)
+        ignis__atomic_store(&array->storage->lent, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
@@ -8560,7 +8597,10 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_lend(work, array, &launch->addresses[index]);
+    if (!ignis__work_address(work, array, &launch->addresses[index]))
+        return false;
+    ignis__storage_lent(array->storage);
+    return true;
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -10639,7 +10679,10 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         const ignis__tensor *leaf = at->leaf;
         if (at->sum && !leaf->grad) {
             ok = ignis__gradient_separate(call, &at->sum);
-        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            continue;
+        }
+        ok = !at->sum || ignis__array_readable(call, leaf->grad);
+        if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
             ok = ignis__gradient_addable(call, leaf);
             added = leaf;
         }
@@ -10975,7 +11018,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     int i;
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
-        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
@@ -15641,9 +15684,14 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
-        for (held = ok ? graph->capture->held : NULL; held; held = held->next)
+        if (ok)
+            ignis__atomic_add(&graph->capture->replays->count, 1);
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
+            if (held->lent)
+                ignis__storage_lent((ignis__storage *)held->item);
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
