@@ -1966,8 +1966,9 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
     Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
     tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
-    every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
-    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
+    every name found, before the first tensor is touched.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
+    has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
@@ -2535,7 +2536,7 @@ static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: mapped to read, flushed and renamed when written. */
+/*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
 
 #include <fcntl.h>
@@ -2544,35 +2545,36 @@ static bool ignis__folder_make_all(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
-    HANDLE mapping = NULL;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                              FILE_ATTRIBUTE_NORMAL, NULL);
     LARGE_INTEGER length;
-    void *data = NULL;
-    *size = -1;
+    int descriptor = -1;
     if (file == INVALID_HANDLE_VALUE)
-        return NULL;
-    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length)) {
-        if (length.QuadPart == 0)
-            *size = 0;
-        else if ((mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL)) != NULL)
-            data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-    }
-    if (data)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
         *size = (int64_t)length.QuadPart;
-    if (mapping) /* the view keeps both open */
-        CloseHandle(mapping);
-    CloseHandle(file);
-    return (const unsigned char *)data;
+    return descriptor;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    (void)size;
-    if (data)
-        UnmapViewOfFile(data);
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2596,39 +2598,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #else /* POSIX */
 
-#include <sys/mman.h>
-
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     struct stat info;
-    void *data = MAP_FAILED;
     int error = 0;
-    *size = -1;
     if (file < 0)
-        return NULL;
+        return -1;
     if (fstat(file, &info) != 0)
         error = errno;
     else if (!S_ISREG(info.st_mode))
         error = EINVAL;
-    else if (info.st_size == 0)
-        *size = 0;
-    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
-        error = errno;
     else
         *size = (int64_t)info.st_size;
-    close(file);
+    if (error)
+        close(file), file = -1;
     errno = error;
-    return data == MAP_FAILED ? NULL : (const unsigned char *)data;
+    return file;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    if (data)
-        munmap((void *)(uintptr_t)data, (size_t)size);
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -16343,18 +16348,25 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
+/*  The length of the header, which the first 8 bytes of a file say. */
+static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+{
+    uint64_t length = 0;
+    int i;
+    for (i = 0; i < 8 && i < size; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    return length;
+}
+
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the items are sorted by offset.
     Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
 static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
-    uint64_t length = 0;
+    uint64_t length = ignis__safetensors_length(bytes, size);
     const char *twice;
     bool no_memory = false;
-    int i;
     memset(file, 0, sizeof *file);
-    for (i = 0; i < 8 && i < size; i++)
-        length |= (uint64_t)bytes[i] << 8 * i;
     if (size < 8) {
         snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
@@ -16680,35 +16692,65 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
-/*  A file in memory, and what is in it. ignis__load_close ends both. */
+/*  An open file, and what is in it. ignis__load_close ends both. */
 typedef struct ignis__load {
-    const unsigned char *bytes;
+    const char *path;
+    int descriptor;
     int64_t size;
     ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes: it has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
-    ignis__file_unmap(load->bytes, load->size);
+    ignis__file_close(load->descriptor);
+}
+
+static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+{
+    int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
+    if (got < 0)
+        return ignis__file_fail(call, load->path, "read");
+    if (got < size)
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+                    (long long)load->size, (long long)(at + size));
+    return got == size;
 }
 
 static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
-    ignis_diagnostic result;
-    load->bytes = ignis__file_map(path, &load->size);
-    if (!load->bytes && load->size != 0) {
+    unsigned char first[8], *head;
+    int64_t size;
+    uint64_t length;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
         ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
         return false;
     }
-    result = ignis__safetensors_parse(&load->file, load->bytes, load->size);
+    size = load->size < 8 ? load->size : 8;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        length = ignis__safetensors_length(first, size);
+        if (length <= IGNIS__HEADER_LIMIT && (int64_t)length <= load->size - size)
+            size += (int64_t)length;
+        head = (unsigned char *)ignis__alloc((size_t)size + 1);
+        if (!head)
+            result = IGNIS_DIAG_HOST_MEMORY;
+        else if (ignis__load_read(call, load, 0, head, size))
+            result = ignis__safetensors_parse(&load->file, head, load->size);
+        ignis__free(head);
+    }
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
         ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
-    else
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
     return false;
@@ -16766,17 +16808,62 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Copies from the file, and waits: the copy must be over when the file goes. */
-static bool ignis__load_array(const char *call, ignis__array *array, const unsigned char *bytes)
+/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, int64_t begin)
 {
+    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
+    int64_t size = ignis__array_bytes(array), done, part;
+    int half = 0;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, bytes, ignis__array_bytes(array)) &&
-         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ok = ignis__work_write(&work, array, &address);
+    for (done = 0; ok && done < size; done += part, half = !half) {
+        char *staging = load->staging + half * load->part;
+        part = size - done < load->part ? size - done : load->part;
+        if (copied[half]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[half]->event));
+            ignis__event_give(work.device, copied[half]);
+        }
+        copied[half] = NULL;
+        ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
+             !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
+             (copied[half] = ignis__event_record(call, work.device, work.stream)) != NULL;
+    }
+    for (half = 0; half < 2; half++)
+        if (copied[half])
+            ignis__event_give(work.device, copied[half]);
+    ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
+    return ok;
+}
+
+/*  Copies all, through pinned memory of the current device, which serves every device. */
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+{
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t largest = 0;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        if (largest < ignis__array_bytes(lent[i].array))
+            largest = ignis__array_bytes(lent[i].array);
+    if (largest == 0)
+        return true;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return false;
+    load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
+    load->staging = (char *)ignis__pinned_take(call, device, 2 * load->part);
+    ignis__device_leave(&binding);
+    ok = load->staging != NULL;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
+    if (load->staging && ignis__pinned_give(call, device, load->staging, 2 * load->part) != IGNIS_OK)
+        ok = false;
     return ok;
 }
 
@@ -16795,12 +16882,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    if (!ignis__lent_acquire(call, lent, count))
-        return false;
-    for (i = 0; i < count; i++)
-        if (!ignis__load_array(call, lent[i].array, load->bytes + load->file.data + lent[i].item->begin))
-            return false;
-    return true;
+    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
