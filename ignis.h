@@ -2729,7 +2729,9 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
 
-    void *attached[2];              /* arrays of the tensor section, from malloc */
+    void *attached[2]; /* arrays of the tensor section, from malloc */
+    uint64_t tape;     /* the number of its tape; 0: none */
+    void (*tape_end)(uint64_t tape);
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
@@ -2800,6 +2802,9 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+    if (thread->tape && !ignis__atomic_load(&ignis__global.forked))
+        thread->tape_end(thread->tape);
+    thread->tape = 0;
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
@@ -9486,17 +9491,52 @@ typedef struct ignis__tape {
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
-    struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; it goes with its last entry */
+    struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
+/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
 static struct {
     ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
     ignis__tape *first;
-} ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
+} ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
+
+/*  Frees a tape that is in the list; the list is locked. */
+static void ignis__tape_free(ignis__tape *tape)
+{
+    ignis__tape **link = &ignis__tapes.first;
+    while (*link != tape)
+        link = &(*link)->next;
+    *link = tape->next;
+    ignis__free(tape);
+}
+
+/*  The thread ends, whose tape this is. ignis_shutdown may have freed it already. */
+static void ignis__tape_end(uint64_t number)
+{
+    ignis__tape *tape;
+    bool empty;
+    ignis__this_tensor_thread.tape = NULL; /* what else runs at the thread's end may record */
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.first; tape && tape->number != number; tape = tape->next)
+        ;
+    if (tape) {
+        ignis__mutex_lock(&tape->lock);
+        tape->ended = true;
+        empty = tape->length == 0;
+        ignis__mutex_unlock(&tape->lock);
+        if (empty)
+            ignis__tape_free(tape);
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
+    bool last;
     ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
@@ -9506,8 +9546,13 @@ static void ignis__node_unlink(ignis__node *node)
         node->after->before = node->before;
     else
         tape->last = node->before;
-    tape->length--;
+    last = --tape->length == 0 && tape->ended;
     ignis__mutex_unlock(&tape->lock);
+    if (last) {
+        ignis__mutex_lock(&ignis__tapes.lock);
+        ignis__tape_free(tape);
+        ignis__mutex_unlock(&ignis__tapes.lock);
+    }
 }
 
 /*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -10230,10 +10275,14 @@ static ignis__tape *ignis__tape_now(const char *call)
     }
     ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
+    tape->number = ++ignis__tapes.numbers;
     tape->next = ignis__tapes.first;
     ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
+    ignis__this_thread.tape = tape->number;
+    ignis__this_thread.tape_end = ignis__tape_end;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
     return tape;
 }
 
@@ -11887,8 +11936,14 @@ static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
-    ignis__tape *tape;
-    for (tape = ignis__tapes.first; tape; tape = tape->next)
+    ignis__tape *tapes, *tape;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tapes = ignis__tapes.first; /* a thread that ends meanwhile does not find its own */
+    ignis__tapes.first = NULL;
+    for (tape = tapes; tape; tape = tape->next)
+        tape->ended = false;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    for (tape = tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -11896,9 +11951,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.first) {
-        tape = ignis__tapes.first;
-        ignis__tapes.first = tape->next;
+    while (tapes) {
+        tape = tapes;
+        tapes = tape->next;
         ignis__free(tape);
     }
 }
