@@ -413,13 +413,6 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
 
-/*  ignis_vmm_query - facts about physical memory
-    Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT, CUDA.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
-
 /*  ignis_vmm_reserve - a range of addresses, without memory
     size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
     Returns: the range, or no handle.
@@ -435,11 +428,12 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
 
-/*  ignis_vmm_range_query - facts about a range
+/*  ignis_vmm_query, ignis_vmm_range_query - facts about physical memory, and about a range
     Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT.
+    Errors: FREED, ARGUMENT; of physical memory, CUDA.
     Ownership: nothing to free.
     Threads: any. */
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
 
 /*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
@@ -725,17 +719,12 @@ IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bo
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
 
 /*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DEVICE, UNSUPPORTED, CUDA.
+    ignis_transport_ready - whether that was done
+    Returns: IGNIS_OK, or the reason; true or false.
+    Errors: FREED; of ignis_transport_initialize, DEVICE, UNSUPPORTED, CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
-
-/*  ignis_transport_ready - whether it was initialized
-    Returns: true or false.
-    Errors: FREED.
-    Ownership: nothing to free.
-    Threads: any. */
 IGNIS_API bool ignis_transport_ready(ignis_transport transport);
 
 /*  ignis_transport_query - facts about a transport
@@ -753,21 +742,16 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_tr
 IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
 
 /*  ignis_transport_export_handle - make an array known to another process
+    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
     The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
     record. Waits for the work on the array.
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead), DEVICE (it is
-    not on src_device), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead; of exported_handle,
+    IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device), CUDA, IO, MEMORY.
     Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
-
-/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
-    Returns: IGNIS_OK, and *handle filled.
-    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
-    Ownership: as for ignis_transport_export_handle.
-    Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
@@ -991,24 +975,17 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
+    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
     All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
-    shrunk by ignis_comm_shrink_all.
-    Returns: the new communicator, or no handle.
-    After a TIMEOUT, of some ranks or of all, it is called again, by all.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), and those of
-    ignis_comm_init.
+    shrunk by ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any order, as if those had died;
+    who is dead need not be named. One that was left out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
+    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again, by all.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), ARGUMENT (ranks holds this
+    rank, or none of comm's; count below 0), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
-
-/*  ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
-    All ranks that go on call it and name the same ranks, in any order, as if those had died; who is dead need not be named. One that was left
-    out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
-    Returns: the new communicator, or no handle.
-    Errors: those of ignis_comm_shrink, and ARGUMENT (ranks holds this rank, or none of comm's; count below 0).
-    Ownership: as ignis_comm_shrink.
-    Threads: as ignis_comm_shrink. */
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
 /*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
@@ -1088,50 +1065,27 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
+    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
+    ignis_comm_broadcast - array of every rank = array of rank root
+    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
+    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
+    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ), UNSUPPORTED (the
-    average of integers), DEVICE, ARGUMENT (they overlap, or op), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types differ), UNSUPPORTED (the average of
+    integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce, and ARGUMENT (root).
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
-
-/*  ignis_comm_broadcast - array of every rank = array of rank root
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
-
-/*  ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out);
-
-/*  ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
 
 /*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has an array of the same size
-    and type. Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
+    and type
+    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
+    Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
     ranks that both send first wait for each other until the deadline; ignis_comm_send_recv does not.
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
@@ -1139,12 +1093,6 @@ IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ig
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
-
-/*  ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_send.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
 
 /*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
