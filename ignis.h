@@ -195,8 +195,7 @@
         ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
 
         What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
-        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
-        so are results of a graph that operations outside of it save.
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save.
 
         A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
@@ -206,8 +205,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
-        mask at each launch. A graph has no graphs inside: launch several one after the other.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
+        written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
     ON FILES (>>file)
 
@@ -1977,8 +1976,9 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
     Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
     tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
-    every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
-    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
+    every name found, before the first tensor is touched.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
+    has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
@@ -2546,7 +2546,7 @@ static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: mapped to read, flushed and renamed when written. */
+/*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
 
 #include <fcntl.h>
@@ -2555,35 +2555,36 @@ static bool ignis__folder_make_all(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
-    HANDLE mapping = NULL;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                              FILE_ATTRIBUTE_NORMAL, NULL);
     LARGE_INTEGER length;
-    void *data = NULL;
-    *size = -1;
+    int descriptor = -1;
     if (file == INVALID_HANDLE_VALUE)
-        return NULL;
-    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length)) {
-        if (length.QuadPart == 0)
-            *size = 0;
-        else if ((mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL)) != NULL)
-            data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-    }
-    if (data)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
         *size = (int64_t)length.QuadPart;
-    if (mapping) /* the view keeps both open */
-        CloseHandle(mapping);
-    CloseHandle(file);
-    return (const unsigned char *)data;
+    return descriptor;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    (void)size;
-    if (data)
-        UnmapViewOfFile(data);
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2607,39 +2608,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #else /* POSIX */
 
-#include <sys/mman.h>
-
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     struct stat info;
-    void *data = MAP_FAILED;
     int error = 0;
-    *size = -1;
     if (file < 0)
-        return NULL;
+        return -1;
     if (fstat(file, &info) != 0)
         error = errno;
     else if (!S_ISREG(info.st_mode))
         error = EINVAL;
-    else if (info.st_size == 0)
-        *size = 0;
-    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
-        error = errno;
     else
         *size = (int64_t)info.st_size;
-    close(file);
+    if (error)
+        close(file), file = -1;
     errno = error;
-    return data == MAP_FAILED ? NULL : (const unsigned char *)data;
+    return file;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    if (data)
-        munmap((void *)(uintptr_t)data, (size_t)size);
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2735,7 +2739,9 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
 
-    void *attached[2];              /* arrays of the tensor section, from malloc */
+    void *attached[2]; /* arrays of the tensor section, from malloc */
+    uint64_t tape;     /* the number of its tape; 0: none */
+    void (*tape_end)(uint64_t tape);
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
@@ -2806,6 +2812,9 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+    if (thread->tape && !ignis__atomic_load(&ignis__global.forked))
+        thread->tape_end(thread->tape);
+    thread->tape = 0;
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
@@ -4237,8 +4246,21 @@ typedef struct ignis__held {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
+    bool lent;    /* a storage, to a kernel of the caller in the graph */
     struct ignis__held *next;
 } ignis__held;
+
+/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+typedef struct ignis__replays {
+    uint64_t users; /* the capture or graph, and storages */
+    uint64_t count;
+} ignis__replays;
+
+static void ignis__replays_drop(ignis__replays *replays)
+{
+    if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
+        ignis__free(replays);
+}
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
@@ -4247,7 +4269,7 @@ typedef struct ignis__held {
         ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
-    uint64_t number;             /* from 1, in the process */
+    ignis__replays *replays;     /* of the graph that it becomes */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4257,9 +4279,8 @@ typedef struct ignis__capture {
 /*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
 static struct {
     ignis__mutex lock;
-    uint64_t numbers; /* given out so far */
     ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
+} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -4292,15 +4313,22 @@ static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
+static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != item)
+        held = held->next;
+    return held;
+}
+
 /*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
     user already, and `drop` is for that. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
     ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
+    if (ignis__capture_find(capture, item))
+        return true;
     held = (ignis__held *)ignis__alloc(sizeof *held);
     if (!held) {
         ignis__fail_host_memory(call, sizeof *held);
@@ -4340,28 +4368,22 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
         held->drop(call, held->item);
         ignis__free(held);
     }
+    ignis__replays_drop(capture->replays);
     ignis__free(capture);
-}
-
-/*  Notes that each launch will write to a storage. False: it is memory of the capture's own, which the graph does not hold. */
-static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
-{
-    ignis__held *held = capture->held;
-    while (held && held->item != storage)
-        held = held->next;
-    if (held)
-        held->written = true;
-    return held != NULL;
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    if (!capture) {
-        ignis__fail_host_memory(call, sizeof *capture);
+    ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
+    if (!capture || !replays) {
+        ignis__free(capture), ignis__free(replays);
+        ignis__fail_host_memory(call, sizeof *capture + sizeof *replays);
         return false;
     }
+    replays->users = 1;
+    capture->replays = replays;
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4370,7 +4392,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
-        capture->number = ++ignis__captures.numbers;
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
@@ -4380,7 +4401,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     ignis__atomic_add(&device->captures, (uint64_t)-1);
     if (capture->stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    ignis__free(capture);
+    ignis__free(replays), ignis__free(capture);
     return false;
 }
 
@@ -5628,8 +5649,8 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;     /* in whose order the memory is taken and given; null: not decided */
-    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
+    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
@@ -5642,9 +5663,30 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capture_on(storage->device);
-    if (!capture || !ignis__capture_writes(capture, storage))
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->written = true;
+    else if (!capture) /* else it is memory of the capture's own */
         ignis__atomic_add(&storage->version, 1);
+}
+
+/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+static void ignis__storage_lent(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->lent = true;
+    else if (!capture)
+        ignis__atomic_store(&storage->lent, 1);
+}
+
+/*  How often the memory was written to, as far as Ignis knows. */
+static uint64_t ignis__storage_version(const ignis__storage *storage)
+{
+    const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
+    return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
@@ -5652,7 +5694,7 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
@@ -5704,6 +5746,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
             storage->next->before = storage->before;
         ignis__mutex_unlock(&ignis__storages.lock);
     }
+    if (storage->replays)
+        ignis__replays_drop(storage->replays);
     ignis__free(storage);
 }
 
@@ -5822,17 +5866,20 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = open && open->device == storage->device ? open->number : 0;
+            if (open && open->device == storage->device) {
+                storage->replays = open->replays;
+                ignis__atomic_add(&open->replays->users, 1);
+            }
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
-        if (storage->capture)
+        if (storage->replays)
             storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
         else
             forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
-        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+        ok = storage->replays == capture->replays || ignis__capture_hold_storage(call, capture, storage);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -5892,7 +5939,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
-    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
+    return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -6335,7 +6382,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->on_device = address != 0;
     info->parent = array->parent;
     memcpy(info->tag, array->tag, sizeof info->tag);
-    info->version = ignis__atomic_load(&storage->version);
+    info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
         ignis__atomic_store(&storage->lent, 1);
@@ -6466,25 +6513,23 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
+/*  False, and reported: nobody has written what the array holds. */
+static bool ignis__array_readable(const char *call, const ignis__array *array)
+{
+    bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
+    if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+    else if (!readable)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
+    return readable;
+}
+
 /*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
-        return false;
-    }
-    return ignis__work_address(work, array, address);
-}
-
-/*  The address for the caller's code, of which Ignis does not know what it does there. */
-static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
-{
-    if (!ignis__work_address(work, array, address))
-        return false;
-    ignis__atomic_store(&array->storage->lent, 1);
-    return true;
+    return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
@@ -6519,7 +6564,9 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_lend(&work, array, &address);
+    bool ok = array && ignis__work_address(&work, array, &address);
+    if (ok)
+        ignis__atomic_store(&array->storage->lent, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
@@ -8575,7 +8622,10 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_lend(work, array, &launch->addresses[index]);
+    if (!ignis__work_address(work, array, &launch->addresses[index]))
+        return false;
+    ignis__storage_lent(array->storage);
+    return true;
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -9493,17 +9543,52 @@ typedef struct ignis__tape {
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
-    struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; it goes with its last entry */
+    struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
+/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
 static struct {
     ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
     ignis__tape *first;
-} ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
+} ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
+
+/*  Frees a tape that is in the list; the list is locked. */
+static void ignis__tape_free(ignis__tape *tape)
+{
+    ignis__tape **link = &ignis__tapes.first;
+    while (*link != tape)
+        link = &(*link)->next;
+    *link = tape->next;
+    ignis__free(tape);
+}
+
+/*  The thread ends, whose tape this is. ignis_shutdown may have freed it already. */
+static void ignis__tape_end(uint64_t number)
+{
+    ignis__tape *tape;
+    bool empty;
+    ignis__this_tensor_thread.tape = NULL; /* what else runs at the thread's end may record */
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.first; tape && tape->number != number; tape = tape->next)
+        ;
+    if (tape) {
+        ignis__mutex_lock(&tape->lock);
+        tape->ended = true;
+        empty = tape->length == 0;
+        ignis__mutex_unlock(&tape->lock);
+        if (empty)
+            ignis__tape_free(tape);
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
+    bool last;
     ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
@@ -9513,8 +9598,13 @@ static void ignis__node_unlink(ignis__node *node)
         node->after->before = node->before;
     else
         tape->last = node->before;
-    tape->length--;
+    last = --tape->length == 0 && tape->ended;
     ignis__mutex_unlock(&tape->lock);
+    if (last) {
+        ignis__mutex_lock(&ignis__tapes.lock);
+        ignis__tape_free(tape);
+        ignis__mutex_unlock(&ignis__tapes.lock);
+    }
 }
 
 /*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -10237,10 +10327,14 @@ static ignis__tape *ignis__tape_now(const char *call)
     }
     ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
+    tape->number = ++ignis__tapes.numbers;
     tape->next = ignis__tapes.first;
     ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
+    ignis__this_thread.tape = tape->number;
+    ignis__this_thread.tape_end = ignis__tape_end;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
     return tape;
 }
 
@@ -10691,7 +10785,10 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         const ignis__tensor *leaf = at->leaf;
         if (at->sum && !leaf->grad) {
             ok = ignis__gradient_separate(call, &at->sum);
-        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            continue;
+        }
+        ok = !at->sum || ignis__array_readable(call, leaf->grad);
+        if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
             ok = ignis__gradient_addable(call, leaf);
             added = leaf;
         }
@@ -11027,7 +11124,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     int i;
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
-        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
@@ -11891,8 +11988,14 @@ static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
-    ignis__tape *tape;
-    for (tape = ignis__tapes.first; tape; tape = tape->next)
+    ignis__tape *tapes, *tape;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tapes = ignis__tapes.first; /* a thread that ends meanwhile does not find its own */
+    ignis__tapes.first = NULL;
+    for (tape = tapes; tape; tape = tape->next)
+        tape->ended = false;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    for (tape = tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -11900,9 +12003,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.first) {
-        tape = ignis__tapes.first;
-        ignis__tapes.first = tape->next;
+    while (tapes) {
+        tape = tapes;
+        tapes = tape->next;
         ignis__free(tape);
     }
 }
@@ -15794,9 +15897,14 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
-        for (held = ok ? graph->capture->held : NULL; held; held = held->next)
+        if (ok)
+            ignis__atomic_add(&graph->capture->replays->count, 1);
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
+            if (held->lent)
+                ignis__storage_lent((ignis__storage *)held->item);
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -16448,18 +16556,25 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
+/*  The length of the header, which the first 8 bytes of a file say. */
+static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+{
+    uint64_t length = 0;
+    int i;
+    for (i = 0; i < 8 && i < size; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    return length;
+}
+
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the items are sorted by offset.
     Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
 static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
-    uint64_t length = 0;
+    uint64_t length = ignis__safetensors_length(bytes, size);
     const char *twice;
     bool no_memory = false;
-    int i;
     memset(file, 0, sizeof *file);
-    for (i = 0; i < 8 && i < size; i++)
-        length |= (uint64_t)bytes[i] << 8 * i;
     if (size < 8) {
         snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
@@ -16785,35 +16900,65 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
-/*  A file in memory, and what is in it. ignis__load_close ends both. */
+/*  An open file, and what is in it. ignis__load_close ends both. */
 typedef struct ignis__load {
-    const unsigned char *bytes;
+    const char *path;
+    int descriptor;
     int64_t size;
     ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes: it has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
-    ignis__file_unmap(load->bytes, load->size);
+    ignis__file_close(load->descriptor);
+}
+
+static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+{
+    int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
+    if (got < 0)
+        return ignis__file_fail(call, load->path, "read");
+    if (got < size)
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+                    (long long)load->size, (long long)(at + size));
+    return got == size;
 }
 
 static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
-    ignis_diagnostic result;
-    load->bytes = ignis__file_map(path, &load->size);
-    if (!load->bytes && load->size != 0) {
+    unsigned char first[8], *head;
+    int64_t size;
+    uint64_t length;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
         ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
         return false;
     }
-    result = ignis__safetensors_parse(&load->file, load->bytes, load->size);
+    size = load->size < 8 ? load->size : 8;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        length = ignis__safetensors_length(first, size);
+        if (length <= IGNIS__HEADER_LIMIT && (int64_t)length <= load->size - size)
+            size += (int64_t)length;
+        head = (unsigned char *)ignis__alloc((size_t)size + 1);
+        if (!head)
+            result = IGNIS_DIAG_HOST_MEMORY;
+        else if (ignis__load_read(call, load, 0, head, size))
+            result = ignis__safetensors_parse(&load->file, head, load->size);
+        ignis__free(head);
+    }
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
         ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
-    else
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
     return false;
@@ -16871,17 +17016,62 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Copies from the file, and waits: the copy must be over when the file goes. */
-static bool ignis__load_array(const char *call, ignis__array *array, const unsigned char *bytes)
+/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, int64_t begin)
 {
+    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
+    int64_t size = ignis__array_bytes(array), done, part;
+    int half = 0;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, bytes, ignis__array_bytes(array)) &&
-         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ok = ignis__work_write(&work, array, &address);
+    for (done = 0; ok && done < size; done += part, half = !half) {
+        char *staging = load->staging + half * load->part;
+        part = size - done < load->part ? size - done : load->part;
+        if (copied[half]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[half]->event));
+            ignis__event_give(work.device, copied[half]);
+        }
+        copied[half] = NULL;
+        ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
+             !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
+             (copied[half] = ignis__event_record(call, work.device, work.stream)) != NULL;
+    }
+    for (half = 0; half < 2; half++)
+        if (copied[half])
+            ignis__event_give(work.device, copied[half]);
+    ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
+    return ok;
+}
+
+/*  Copies all, through pinned memory of the current device, which serves every device. */
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+{
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t largest = 0;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        if (largest < ignis__array_bytes(lent[i].array))
+            largest = ignis__array_bytes(lent[i].array);
+    if (largest == 0)
+        return true;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return false;
+    load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
+    load->staging = (char *)ignis__pinned_take(call, device, 2 * load->part);
+    ignis__device_leave(&binding);
+    ok = load->staging != NULL;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
+    if (load->staging && ignis__pinned_give(call, device, load->staging, 2 * load->part) != IGNIS_OK)
+        ok = false;
     return ok;
 }
 
@@ -16900,12 +17090,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    if (!ignis__lent_acquire(call, lent, count))
-        return false;
-    for (i = 0; i < count; i++)
-        if (!ignis__load_array(call, lent[i].array, load->bytes + load->file.data + lent[i].item->begin))
-            return false;
-    return true;
+    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
