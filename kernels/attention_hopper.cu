@@ -9,7 +9,7 @@
     cores do the latter. A group does nothing for keys that its own queries do not see, but gives their tiles back.
 
     Causal items differ in length: they are handed out by a counter, the longest of some heads first, as many heads as the second level
-    cache holds. Where there are fewer items than multiprocessors, each is split by its keys, and ignis_sdpa_wgmma_combine adds the
+    cache holds. Where there are fewer items than multiprocessors, each is split by its keys, and ignis_sdpa_combine adds the
     parts up, in their order. Equal inputs give equal bits in any case.
 */
 #include "ignis.cuh"
@@ -505,7 +505,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
 /*  A grid of the items, at most as many as there are multiprocessors; blocks of 128 * (groups + 1), shared memory up to NEXT_AT + 4. The
     maps of q and out have tiles of 64 rows, those of k and v of KEYS. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ignis_sdpa_wgmma(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
+    ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
                      const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
                      const forward_plan plan)
 {
@@ -531,7 +531,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 }
 
 /*  Adds the parts up. A warp has a query of a head; blocks of 256, as many as there are queries for. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_wgmma_combine(const Attention p, const forward_plan plan)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const forward_plan plan)
 {
     const long long rows = (long long)p.batches * p.heads * p.sq, row = blockIdx.x * 8LL + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
