@@ -563,6 +563,14 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
+/*  The kernels of ignis_sdpa. */
+typedef enum ignis_attention {
+    IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
+    IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
+    IGNIS_ATTENTION_COUNT
+} ignis_attention;
+
 typedef struct ignis_desc {
     int device;                 /* the device that threads start with (0) */
     const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
@@ -577,6 +585,7 @@ typedef struct ignis_desc {
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
     ignis_logger logger;        /* writes warnings and errors to stderr */
+    ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1752,7 +1761,8 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there.
+    to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
+    head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -3134,6 +3144,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuTensorMapEncodeTiled,                                                                                                         \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
+       int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
@@ -3927,6 +3941,7 @@ typedef struct ignis__device {
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
 static bool ignis__allow_tf32;
+static ignis_attention ignis__attention_wanted;
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
@@ -8741,6 +8756,41 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
         status = ignis__kernel_launch(call, kernel, launch, args, arg_count);
     ignis__kernel_drop(call, kernel);
     return status;
+}
+
+/* --- tensor maps ------------------------------------------------------------------------------------------------------ */
+
+/*  Where the tiles of an array are, for the copy engine of sm_90 and up (TMA). The driver packs the bits on the host, for each launch anew, and
+    the kernel gets them by value: a graph keeps what it was captured with. kernels/hopper.cuh has the same struct. */
+typedef struct ignis__tensor_map {
+    uint64_t words[16];
+} ignis__tensor_map;
+
+/*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
+    after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
+    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. */
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
+                                                       ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
+                                                       const int *box)
+{
+    enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
+    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
+    unsigned long long sizes[5], steps[5], aligned[24];
+    unsigned boxes[5], ones[5];
+    void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64);
+    for (i = 0; i < rank; i++) {
+        sizes[i] = (unsigned long long)dims[i];
+        steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
+        boxes[i] = (unsigned)box[i];
+        ones[i] = 1;
+    }
+    if (IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
+                           (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, ones, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                            PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+        return false;
+    memcpy(map, at, sizeof *map);
+    return true;
 }
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
@@ -14544,10 +14594,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
 
-/*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
+/*  The parameters of the kernels, as in kernels/attention.cuh: the rows of the heads of a tensor, as elements from one row, head and batch to
+    the next, and all of them. */
 typedef struct ignis__attention_rows {
     ignis__address data;
-    int64_t row, batch;
+    int64_t row, head, batch;
 } ignis__attention_rows;
 
 typedef struct ignis__attention {
@@ -14588,6 +14639,59 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
+}
+
+/*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
+    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
+IGNIS__MAYBE_UNUSED static const struct ignis__attention_hopper {
+    int head_dim, groups, keys;
+} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. */
+IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    const char *why = NULL;
+    int i;
+    if (ignis__attention_wanted != IGNIS_ATTENTION_WGMMA)
+        return false;
+    if (op->work.device->info.compute_major != 9)
+        why = "the device is not of compute capability 9.0";
+    else if (!ignis__cuda.cuTensorMapEncodeTiled)
+        why = "the driver is older than CUDA 12.0";
+    else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
+        why = "the dtype is not f16 or bf16";
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+        why = "head_dim is not a multiple of 8 from 64 to 256";
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+        why = "there is no query or no key";
+    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+        if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
+            why = why ? why : "rows are not aligned to 16 bytes";
+    if (why)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+    return !why;
+}
+
+/*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
+    `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
+    missing of the last one is zeros. */
+IGNIS__MAYBE_UNUSED static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                                     const ignis__attention_rows *tensor, int heads, int length, int rows)
+{
+    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
+    int box[] = {64, rows, p->head_dim / 64, 1, 1}, rank = 5;
+    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+        rank = 4;
+        dims[0] = p->head_dim;
+        dims[2] = heads;
+        dims[3] = p->batches;
+        strides[1] = strides[2];
+        strides[2] = strides[3];
+        box[2] = 1;
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -14640,12 +14744,13 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
+static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
     rows.data = address;
     rows.row = shape->dim[shape->ndim - 1];
+    rows.head = head_dim;
     rows.batch = rows.row * shape->dim[shape->ndim - 2];
     return rows;
 }
@@ -14655,10 +14760,10 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
 {
     if (!op->ok)
         return;
-    p->q = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_read(op, op->in[0]));
-    p->k = ignis__attention_rows_of(&op->in[1]->shape, ignis__op_read(op, op->in[1]));
-    p->v = ignis__attention_rows_of(&op->in[2]->shape, ignis__op_read(op, op->in[2]));
-    p->out = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_write(op, out));
+    p->q = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_read(op, op->in[0]));
+    p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
+    p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
+    p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -14733,23 +14838,23 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&p, args->params, sizeof p);
     dtype = op.in[1]->dtype;
-    p.q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_read(&op, op.in[1]));
-    p.k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_read(&op, op.in[2]));
-    p.v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_read(&op, op.in[3]));
-    p.out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
+    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
+    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
+    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
     delta = ignis__attention_stat(&op, &p, dtype);
     p.delta = ignis__op_write(&op, delta);
     if (args->needed[0]) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_write(&op, gradients[0]));
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
     }
     if (args->needed[1] || args->needed[2]) { /* they come together */
         grad_k = ignis__op_new_like(&op, op.in[2]);
-        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_write(&op, grad_k));
+        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, grad_k));
         grad_v = ignis__op_new_like(&op, op.in[3]);
-        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_write(&op, grad_v));
+        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, grad_v));
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
@@ -17010,6 +17115,8 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
+    else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
         return true;
     return false;
@@ -17060,6 +17167,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
+    ignis__attention_wanted = desc->attention;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
