@@ -2772,6 +2772,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
 #include <sys/epoll.h>
 #endif
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
