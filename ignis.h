@@ -8818,6 +8818,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
     X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
     X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
     X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
     X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
     X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
@@ -14647,12 +14649,12 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
     over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-IGNIS__MAYBE_UNUSED static const struct ignis__attention_hopper {
+static const struct ignis__attention_hopper {
     int head_dim, groups, keys;
 } ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
 /*  Whether the caller wants wgmma, and it can be had. */
-IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
@@ -14680,8 +14682,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op
 /*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
     `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
     missing of the last one is zeros. */
-IGNIS__MAYBE_UNUSED static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                                     const ignis__attention_rows *tensor, int heads, int length, int rows)
+static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -14976,6 +14978,51 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     return true;
 }
 
+/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+typedef struct ignis__forward_plan {
+    ignis__address counter, parts;
+    int section, splits, tiles;
+} ignis__forward_plan;
+
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+
+/*  Forward by kernels/attention_hopper.cu. */
+static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
+    ignis__tensor_map q, k, v, out;
+    ignis__forward_plan plan;
+    void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    char define[64];
+    memset(&plan, 0, sizeof plan);
+    while (shape->head_dim < p->head_dim)
+        shape++;
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
+    wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
+    plan.tiles = (int)ignis__ceil_div(tiles, wanted);
+    plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
+    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    if (plan.splits > 1)
+        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+    if (plan.splits > 1)
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
+                         combine);
+}
+
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
@@ -14998,7 +15045,9 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok) {
+    if (op.ok && ignis__attention_takes_wgmma(&op, out->dtype, &p)) {
+        ignis__sdpa_wgmma(&op, out->dtype, &p);
+    } else if (op.ok) {
         variant = ignis__attention_choose(&op, out->dtype, &p);
         ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
     }
