@@ -8,7 +8,7 @@
         attention.cuh              118 lines    5610 bytes
         attention_decode.cu        208 lines    9215 bytes
         attention_decode_mma.cu    126 lines    5798 bytes
-        attention_hopper.cu        563 lines   25442 bytes
+        attention_hopper.cu        565 lines   25665 bytes
         attention_hopper_backward.cu   732 lines   35110 bytes
         attention_mma.cu           414 lines   21261 bytes
         attention_tiles.cuh        262 lines   10802 bytes
@@ -1958,7 +1958,9 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
     "constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16, SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */",
     "constexpr int GROUPS = IGNIS_FORWARD_GROUPS, KEYS = IGNIS_FORWARD_KEYS, QUERIES = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);",
     "constexpr int STAGES = 2; /* tiles of k, and of v, that are there or on their way */",
-    "constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240; /* 504 in all, a third of what the launch got */",
+    "/* Of each thread. A launch has 65536 / THREADS for each, in steps of 8: no more must be asked for in all, or they wait for ever. */",
+    "constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240;",
+    "static_assert(PRODUCER_REGISTERS + GROUPS * GROUP_REGISTERS <= (GROUPS + 1) * (65536 / THREADS / 8 * 8), \"a block has so many registers\");",
     "constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;",
     "constexpr bool OUT_IN_Q = D > 128; /* shared memory has no place for out beside q */",
     "static_assert(D % 8 == 0 && D >= 64 && D <= 256, \"sizes of heads are multiples of 8 from 64 to 256\");",
@@ -7676,7 +7678,7 @@ static const ignis__source ignis__sources[] = {
     {"attention.cuh", 0xfc7960df37815e3cULL, ignis__lines_attention_cuh, 118},
     {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_hopper.cu", 0x44d5f56a120ef19aULL, ignis__lines_attention_hopper_cu, 563},
+    {"attention_hopper.cu", 0x8da33e772be0f6ffULL, ignis__lines_attention_hopper_cu, 565},
     {"attention_hopper_backward.cu", 0x3d8f394556e0fbd2ULL, ignis__lines_attention_hopper_backward_cu, 732},
     {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
