@@ -1763,6 +1763,7 @@ typedef struct ignis_sdpa_desc {
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
     head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
+    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -14857,10 +14858,16 @@ typedef struct ignis__attention_scratch {
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
 
-/*  Few queries would fill little of a tile of what is kept in float. */
+/*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+    int least = ignis__attention_backward_queries(p) / 4;
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    if (p->sq < least)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    return p->sq >= least;
 }
 
 /*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */

@@ -9,7 +9,7 @@
         attention_decode.cu        208 lines    9215 bytes
         attention_decode_mma.cu    126 lines    5798 bytes
         attention_hopper.cu        565 lines   25665 bytes
-        attention_hopper_backward.cu   726 lines   34858 bytes
+        attention_hopper_backward.cu   732 lines   35110 bytes
         attention_mma.cu           414 lines   21261 bytes
         attention_tiles.cuh        262 lines   10802 bytes
         collective.cu              617 lines   29234 bytes
@@ -3150,6 +3150,12 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        ignis_ptx_fence_mbarrier_init();",
     "        ignis_ptx_st_volatile_shared(base + READY_AT, 0);",
     "        ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));",
+    "    }",
+    "    if (threadIdx.x == 32) { /* while the others wait for the place */",
+    "        ignis_ptx_prefetch_tensormap(&k);",
+    "        ignis_ptx_prefetch_tensormap(&v);",
+    "        ignis_ptx_prefetch_tensormap(&q);",
+    "        ignis_ptx_prefetch_tensormap(&grad_out);",
     "    }",
     "    __syncthreads();",
     "    const Walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));",
@@ -7673,7 +7679,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_hopper.cu", 0x8da33e772be0f6ffULL, ignis__lines_attention_hopper_cu, 565},
-    {"attention_hopper_backward.cu", 0xf6059533ee76f91aULL, ignis__lines_attention_hopper_backward_cu, 726},
+    {"attention_hopper_backward.cu", 0x3d8f394556e0fbd2ULL, ignis__lines_attention_hopper_backward_cu, 732},
     {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},
