@@ -8800,102 +8800,107 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                                                           \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                  \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                    \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                    \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                    \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                    \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                      \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                              \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                      \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                        \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                      \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")        \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")              \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                     \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                     \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                     \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")         \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                 \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine") \
-    X(SUB, POINTWISE_CU, "ignis_sub")                                                \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                  \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                  \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                  \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                            \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                        \
-    X(RELU, ACTIVATION_CU, "ignis_relu")                                             \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                           \
-    X(GELU, ACTIVATION_CU, "ignis_gelu")                                             \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                           \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                 \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")               \
-    X(SILU, ACTIVATION_CU, "ignis_silu")                                             \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                           \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                     \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                   \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                         \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                         \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                   \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                   \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                     \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
-    X(RAND, RANDOM_CU, "ignis_rand")                                                 \
-    X(RANDN, RANDOM_CU, "ignis_randn")                                               \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                \
-    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                \
-    X(SGD, OPTIM_CU, "ignis_sgd")                                                    \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                  \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                        \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                        \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                             \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                           \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")           \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")         \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")   \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")     \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                 \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                               \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")               \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")             \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")       \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")         \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                         \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")          \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")        \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
-    X(ROPE, ROPE_CU, "ignis_rope")                                                   \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                    \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                          \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                        \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                          \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                    \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                      \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                      \
+#define IGNIS__BUILTINS(X)                                                                     \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                                        \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                              \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                                        \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                                    \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                              \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                            \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                              \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                              \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                              \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                              \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                        \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
+    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
+    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
+    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                               \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                               \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                               \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")                   \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
+    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                            \
+    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                            \
+    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                            \
+    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                                      \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                                       \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                                     \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                           \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")                         \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                                       \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                             \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                               \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
+    X(RAND, RANDOM_CU, "ignis_rand")                                                           \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
+    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
+    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
+    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
+    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                             \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
+    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                                  \
+    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                                    \
+    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                              \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
 
 typedef enum ignis__builtin {
@@ -14663,12 +14668,12 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
     over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-IGNIS__MAYBE_UNUSED static const struct ignis__attention_hopper {
+static const struct ignis__attention_hopper {
     int head_dim, groups, keys;
 } ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
 /*  Whether the caller wants wgmma, and it can be had. */
-IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
@@ -14696,8 +14701,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__attention_takes_wgmma(const ignis__op *op
 /*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
     `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
     missing of the last one is zeros. */
-IGNIS__MAYBE_UNUSED static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
-                                                     const ignis__attention_rows *tensor, int heads, int length, int rows)
+static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -14845,15 +14850,96 @@ static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention
     return ignis__op_new_row(op, (int64_t)p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
 
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    int64_t blocks =
+        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    void *params[] = {p};
+    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype));
+    if (!op->ok)
+        return;
+    variant = ignis__attention_choose(op, dtype, p);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    if (p->grad_k.data)
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    if (p->grad_q.data)
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+}
+
+/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+typedef struct ignis__attention_scratch {
+    ignis__address lse, delta, grad_q, turns, next;
+    int rows, section;
+} ignis__attention_scratch;
+
+/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time. */
+static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
+static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
+
+/*  Few queries would fill little of a tile of what is kept in float. */
+static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+}
+
+/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
+static int ignis__attention_backward_shared(const ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 4 : 2) * 2 * keys * queries + 2 * 4 * queries * (wide ? 64 : columns) +
+           stages * 4 * queries + 80;
+}
+
+/*  Heads of keys that are walked at a time: q, grad_out and grad_q of their query heads fit 40 MiB of the L2 cache. At least two such sections,
+    as the last one goes the other way round. */
+static int ignis__attention_backward_section(const ignis__attention *p)
+{
+    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
+        section *= 2;
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
+}
+
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
+    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (p->head_dim <= 128 ? 1 : 2);
+    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    ignis__attention_scratch scratch;
+    ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
+    void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    char define[64];
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries);
+    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys);
+    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, rows * (columns + 2) + turns + 1, IGNIS_F32));
+    scratch.lse = scratch.grad_q + (ignis__address)(rows * columns * 4);
+    scratch.delta = scratch.lse + (ignis__address)(rows * 4);
+    scratch.turns = scratch.delta + (ignis__address)(rows * 4);
+    scratch.next = scratch.turns + (ignis__address)(turns * 4);
+    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
+    scratch.section = ignis__attention_backward_section(p);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
+                     384, 1, (size_t)ignis__attention_backward_shared(p), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, tiles, 1, 1, 256, 1, 0, params);
+}
+
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op; /* of grad_out, q, k, v, out, lse */
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_k = NULL, *grad_v = NULL, *delta;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
     ignis_dtype dtype;
-    int64_t blocks;
-    void *params[] = {&p};
+    bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
     memcpy(&p, args->params, sizeof p);
@@ -14864,13 +14950,13 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
     p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
-    delta = ignis__attention_stat(&op, &p, dtype);
-    p.delta = ignis__op_write(&op, delta);
-    if (args->needed[0]) {
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    if (args->needed[0] || wgmma) {
+        grad_q = ignis__op_new_like(&op, op.in[1]);
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, grad_q));
+        gradients[0] = args->needed[0] ? grad_q : NULL;
     }
-    if (args->needed[1] || args->needed[2]) { /* they come together */
+    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
         grad_k = ignis__op_new_like(&op, op.in[2]);
         p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, grad_k));
         grad_v = ignis__op_new_like(&op, op.in[3]);
@@ -14878,15 +14964,10 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
-    if (op.ok) {
-        variant = ignis__attention_choose(&op, dtype, &p);
-        blocks = ignis__clamp(ignis__ceil_div((int64_t)p.batches * p.heads * p.sq, 8), 0, 16 * op.work.device->info.multiprocessors);
-        ignis__op_launch(&op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-        if (grad_k)
-            ignis__attention_launch(&op, &variant, variant.kv_kernel, &variant.kv, dtype, p.sk, p.kv_heads, &p);
-        if (gradients[0])
-            ignis__attention_launch(&op, &variant, variant.q_kernel, &variant.q, dtype, p.sq, p.heads, &p);
-    }
+    if (wgmma)
+        ignis__attention_backward_wgmma(&op, dtype, &p);
+    else
+        ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, 3, gradients);
 }
 
@@ -14908,6 +14989,51 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     if (desc->scale > 0)
         p->scale = desc->scale;
     return true;
+}
+
+/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+typedef struct ignis__forward_plan {
+    ignis__address counter, parts;
+    int section, splits, tiles;
+} ignis__forward_plan;
+
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+
+/*  Forward by kernels/attention_hopper.cu. */
+static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
+    ignis__tensor_map q, k, v, out;
+    ignis__forward_plan plan;
+    void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    char define[64];
+    memset(&plan, 0, sizeof plan);
+    while (shape->head_dim < p->head_dim)
+        shape++;
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
+    wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
+    plan.tiles = (int)ignis__ceil_div(tiles, wanted);
+    plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
+    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    if (plan.splits > 1)
+        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+    if (plan.splits > 1)
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
+                         combine);
 }
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
@@ -14932,7 +15058,9 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok) {
+    if (op.ok && ignis__attention_takes_wgmma(&op, out->dtype, &p)) {
+        ignis__sdpa_wgmma(&op, out->dtype, &p);
+    } else if (op.ok) {
         variant = ignis__attention_choose(&op, out->dtype, &p);
         ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
     }

@@ -413,13 +413,6 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
 
-/*  ignis_vmm_query - facts about physical memory
-    Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT, CUDA.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
-
 /*  ignis_vmm_reserve - a range of addresses, without memory
     size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
     Returns: the range, or no handle.
@@ -435,11 +428,12 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
 
-/*  ignis_vmm_range_query - facts about a range
+/*  ignis_vmm_query, ignis_vmm_range_query - facts about physical memory, and about a range
     Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT.
+    Errors: FREED, ARGUMENT; of physical memory, CUDA.
     Ownership: nothing to free.
     Threads: any. */
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
 
 /*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
@@ -725,17 +719,12 @@ IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bo
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
 
 /*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DEVICE, UNSUPPORTED, CUDA.
+    ignis_transport_ready - whether that was done
+    Returns: IGNIS_OK, or the reason; true or false.
+    Errors: FREED; of ignis_transport_initialize, DEVICE, UNSUPPORTED, CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
-
-/*  ignis_transport_ready - whether it was initialized
-    Returns: true or false.
-    Errors: FREED.
-    Ownership: nothing to free.
-    Threads: any. */
 IGNIS_API bool ignis_transport_ready(ignis_transport transport);
 
 /*  ignis_transport_query - facts about a transport
@@ -753,21 +742,16 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_tr
 IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
 
 /*  ignis_transport_export_handle - make an array known to another process
+    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
     The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
     record. Waits for the work on the array.
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead), DEVICE (it is
-    not on src_device), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead; of exported_handle,
+    IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device), CUDA, IO, MEMORY.
     Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
-
-/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
-    Returns: IGNIS_OK, and *handle filled.
-    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
-    Ownership: as for ignis_transport_export_handle.
-    Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
@@ -991,24 +975,17 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
+    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
     All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
-    shrunk by ignis_comm_shrink_all.
-    Returns: the new communicator, or no handle.
-    After a TIMEOUT, of some ranks or of all, it is called again, by all.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), and those of
-    ignis_comm_init.
+    shrunk by ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any order, as if those had died;
+    who is dead need not be named. One that was left out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
+    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again, by all.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), ARGUMENT (ranks holds this
+    rank, or none of comm's; count below 0), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
-
-/*  ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
-    All ranks that go on call it and name the same ranks, in any order, as if those had died; who is dead need not be named. One that was left
-    out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
-    Returns: the new communicator, or no handle.
-    Errors: those of ignis_comm_shrink, and ARGUMENT (ranks holds this rank, or none of comm's; count below 0).
-    Ownership: as ignis_comm_shrink.
-    Threads: as ignis_comm_shrink. */
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
 /*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
@@ -1088,50 +1065,27 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
+    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
+    ignis_comm_broadcast - array of every rank = array of rank root
+    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
+    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
+    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ), UNSUPPORTED (the
-    average of integers), DEVICE, ARGUMENT (they overlap, or op), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types differ), UNSUPPORTED (the average of
+    integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce, and ARGUMENT (root).
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
-
-/*  ignis_comm_broadcast - array of every rank = array of rank root
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
-
-/*  ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out);
-
-/*  ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
 
 /*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has an array of the same size
-    and type. Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
+    and type
+    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
+    Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
     ranks that both send first wait for each other until the deadline; ignis_comm_send_recv does not.
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
@@ -1139,12 +1093,6 @@ IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ig
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
-
-/*  ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_send.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
 
 /*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
@@ -7610,14 +7558,11 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both", place->rank < 0 ? size : rank,
-                    place->rank < 0 ? rank : size);
-    else if (place->size > 0 && place->rank >= place->size)
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
-                    place->size, place->size - 1);
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+                             place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
+    return place->size <= 0 || place->rank < place->size ||
+           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
+                         place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -8100,13 +8045,9 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     socklen_t size = sizeof bound;
     ignis__id id;
     bool ok;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!out)
-        return ignis__fail_null(call, "id");
-    place = (ignis__id_place *)ignis__alloc(sizeof *place);
+    place = ignis__enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
     if (!place)
-        return ignis__fail_host_memory(call, sizeof *place);
+        return ignis__failed();
     memset(&id, 0, sizeof id);
     memcpy(id.magic, "IGNISID1", sizeof id.magic);
     memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
@@ -8878,7 +8819,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
             sent = ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
-        ignis__fail((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
+        return ignis__refuse((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
     return !answer.refused;
 }
 
@@ -8968,10 +8909,8 @@ static bool ignis__meeting_mesh(ignis__meeting *meeting)
             ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
         }
     }
-    if (expected > 0)
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s", expected, job->rank,
-                    trouble.why);
-    return expected == 0;
+    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s",
+                                          expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -8981,12 +8920,10 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     int i;
     bool ok;
     job->wake[0] = job->wake[1] = -1;
-    job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
-    job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
-    if (!job->links || !job->polls) {
-        ignis__fail_host_memory(call, sizeof *job->links * (size_t)job->size);
+    job->links = (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size);
+    job->polls = job->links ? (struct pollfd *)ignis__alloc_for(call, sizeof *job->polls * ((size_t)job->size + 1)) : NULL;
+    if (!job->polls)
         return false;
-    }
     ok = pthread_condattr_init(&attributes) == 0;
     if (ok) {
         ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&job->changed, &attributes) == 0;
@@ -8996,9 +8933,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     ok = job->ready && pipe(job->wake) == 0;
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_keep(job->wake[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
-    return ok;
+    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 
 /*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
@@ -9024,11 +8959,8 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     if ((meeting->door = ignis__door_new(meeting->call, meeting->address.kind, meeting->address.path)) == NULL ||
         (meeting->local = ignis__door_new(meeting->call, &ignis__wire_socket, self->path)) == NULL)
         return false;
-    if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
-                         meeting->job->secret)) /* the secret is going to be that of rank 0 */
-        return true;
-    ignis__trouble_report(meeting->call, &trouble);
-    return false;
+    return ignis__door_open(meeting->call, &trouble, meeting->local, NULL, meeting->job->secret) || /* the secret is going to be rank 0's */
+           ignis__trouble_report(meeting->call, &trouble) == IGNIS_OK;
 }
 
 static bool ignis__meeting_hold(ignis__meeting *meeting)
@@ -9043,16 +8975,15 @@ static bool ignis__meeting_hold(ignis__meeting *meeting)
             job->links[i].wire = meeting->wires[i];
             meeting->wires[i] = NULL;
         }
-    if (!ignis__job_watcher_start(job)) /* what others have said since waits for it */
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
-    return job->watched;
+    return ignis__job_watcher_start(job) || /* what others have said since waits for it */
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
     ignis__meeting meeting;
-    bool ok = false;
+    bool ok;
     int i;
     memset(&meeting, 0, sizeof meeting);
     meeting.call = call;
@@ -9065,11 +8996,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
         meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
         meeting.failed = job->rank == 0 ? 0 : -1;
     }
-    meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
-    if (!meeting.wires)
-        ignis__fail_host_memory(call, sizeof *meeting.wires * (size_t)job->size);
-    else
-        ok = ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
+    meeting.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *meeting.wires * (size_t)job->size);
+    ok = meeting.wires && ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
     for (i = 0; meeting.wires && i < job->size; i++)
         ignis__wire_free(meeting.wires[i]);
     ignis__door_free(meeting.door);
@@ -9139,22 +9067,18 @@ static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
 static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
 {
-    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
-    bool ok = false;
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job);
+    ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
+    bool ok;
+    if (!job)
         return NULL;
-    }
     job->rank = place->rank;
     job->size = place->size;
     job->users = 1;
     job->timeout_ns = timeout_ns;
-    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
-    if (!job->ranks) {
-        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
-    } else {
+    job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
+    ok = job->ranks && ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
+                        ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+    if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
     }
@@ -9172,20 +9096,18 @@ static void ignis__job_drop(ignis__job *job)
         ignis__job_end(job);
 }
 
-/*  Always false. */
+/*  Always false, to be returned. */
 static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
-        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
-    else if (failure->reason == IGNIS__JOINT_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
-    else if (failure->theirs >> 28 == joint->print >> 28)
-        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    else
-        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
-    return false;
+        return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+    if (failure->reason == IGNIS__JOINT_LATE)
+        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+    if (failure->theirs >> 28 == joint->print >> 28)
+        return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
+    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
 }
 
 /* ===============================================================================================================
@@ -9406,8 +9328,9 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null, and reported: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const char *call, const ignis__device *device, int ranks, int dtype, int op,
+                                                      bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -9420,7 +9343,7 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
             if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
                 break;
         loading = program && !program->loaded;
-        if (!program && (program = (ignis__comm_program *)ignis__alloc(sizeof *program)) != NULL) {
+        if (!program && (program = (ignis__comm_program *)ignis__alloc_for(call, sizeof *program)) != NULL) {
             *ours = true;
             program->ranks = ranks;
             program->dtype = dtype;
@@ -9439,9 +9362,7 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
-    ignis__comm_program *program = ignis__comm_program_claim(device, ranks, dtype, op, delay, &ours);
-    if (!program)
-        ignis__fail_host_memory(call, sizeof *program);
+    ignis__comm_program *program = ignis__comm_program_claim(call, device, ranks, dtype, op, delay, &ours);
     if (!ours)
         return program;
     loaded = ignis__comm_program_load(call, device, program);
@@ -9543,11 +9464,9 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
 
 static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
-    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc(sizeof *regions);
-    if (!regions) {
-        ignis__fail_host_memory(call, sizeof *regions);
+    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc_for(call, sizeof *regions);
+    if (!regions)
         return NULL;
-    }
     ignis__mutex_init(&regions->lock);
     regions->users = 1;
     regions->count = count;
@@ -9684,13 +9603,11 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
-    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc(sizeof *memory) : NULL;
+    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc_for(call, sizeof *memory) : NULL;
     ignis__storage *storage = memory ? ignis__storage_make(call, device, 0) : NULL;
     if (!comm)
         return NULL;
     if (!storage) {
-        if (regions && !memory)
-            ignis__fail_host_memory(call, sizeof *memory);
         if (!shared)
             ignis__comm_regions_drop(call, regions);
         ignis__free(memory);
@@ -9726,12 +9643,9 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     bool ok;
     memory->record = (ignis__comm_record *)ignis__pinned_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
-    state = memory->state ? (ignis__comm_state *)ignis__alloc(sizeof *state) : NULL;
-    if (!state) {
-        if (memory->state)
-            ignis__fail_host_memory(call, sizeof *state);
+    state = memory->state ? (ignis__comm_state *)ignis__alloc_for(call, sizeof *state) : NULL;
+    if (!state)
         return false;
-    }
     memset(memory->record, 0, sizeof *memory->record);
     for (i = 0; i < IGNIS__COMM_BLOCKS; i++)
         state->op[i] = (uint32_t)comm->tune.epoch;
@@ -10242,9 +10156,8 @@ static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    making.all = (ignis__vote *)ignis__alloc_for(call, sizeof *making.all * (size_t)comm->size);
     if (!making.all) { /* the others wait in vain, and are told why */
-        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
         ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
         return false;
     }
@@ -11151,19 +11064,15 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     ignis__comm_options options;
     ignis_comm_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!handles)
-        return ignis__fail_null(call, "comms");
+    if (!ignis__enter(call) || !ignis__given(call, "comms", handles))
+        return ignis__failed();
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         first[i] = i;
     devices = devices ? devices : first;
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
-        !ignis__comm_devices_check(call, devices, count))
-        return ignis__failed();
-    if (!ignis__comm_all_make(call, devices, count, &options, comms))
+        !ignis__comm_devices_check(call, devices, count) || !ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -11194,12 +11103,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     int i;
     bool ok = false;
     memset(siblings, 0, sizeof *siblings);
-    if (!ignis__enter(call) || ignis__capture_refuses(call))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) || !ignis__given(call, "out", out))
         return false;
-    if (!comms || !out) {
-        ignis__fail_null(call, comms ? "out" : "comms");
-        return false;
-    }
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
     if (out == comms)
@@ -11262,13 +11167,10 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, members;
     ignis__split all[IGNIS_COMM_MAX_RANKS];
     ignis__comm_siblings siblings;
-    bool ok = true;
+    bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
         return ignis__failed();
-    if (!colors) {
-        ignis__fail_null(call, "colors");
-        ok = false;
-    }
+    ok = ignis__given(call, "colors", colors);
     for (i = 0; i < count && ok; i++) {
         all[i].color = colors[siblings.place[i]];
         all[i].key = keys ? keys[siblings.place[i]] : 0;
@@ -11423,9 +11325,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
         return result;
     mine.color = color;
     mine.key = key;
-    all = (ignis__split *)ignis__alloc(sizeof *all * (size_t)parent->size);
-    if (!all)
-        ignis__fail_host_memory(call, sizeof *all * (size_t)parent->size);
+    all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
     ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
         if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
@@ -11489,11 +11389,8 @@ static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const 
     if (!parent)
         return result;
     memset(gone, 0, sizeof gone);
-    if (ignis__shrink_named(call, parent, ranks, count, gone)) {
-        all = (unsigned char *)ignis__alloc((size_t)parent->size * sizeof gone);
-        if (!all)
-            ignis__fail_host_memory(call, (size_t)parent->size * sizeof gone);
-    }
+    if (ignis__shrink_named(call, parent, ranks, count, gone))
+        all = (unsigned char *)ignis__alloc_for(call, (size_t)parent->size * sizeof gone);
     if (!all) {
         ignis__comm_drop(call, parent);
         return result;
@@ -11542,17 +11439,15 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_destroy";
     ignis__record before;
-    ignis__comm *comm;
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis_status status;
-    if ((comm = ignis__comm_hold(call, handle)) == NULL)
+    if (!comm)
         return ignis__failed();
-    if (ignis__capture_refuses(call)) {
+    if (ignis__capture_refuses(call) ||
+        !(ignis__handle_kill(comm) ||
+          ignis__refuse(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
-    }
-    if (!ignis__handle_kill(comm)) {
-        ignis__comm_drop(call, comm);
-        return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
     if (comm->job)
         ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
@@ -11570,12 +11465,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!info)
-        return ignis__fail_null(call, "info");
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
@@ -11760,10 +11650,8 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    if (busy)
-        ignis__fail(IGNIS_DIAG_PARALLEL_BUSY, call,
-                    "a backward of another thread is averaging the gradients of these parameters over the ranks");
-    return !busy;
+    return !busy || ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                  "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -11994,14 +11882,10 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
                                   const ignis_parallel_desc *desc)
 {
     size_t number = (size_t)count;
-    parallel->parameters = (ignis__tensor **)ignis__alloc(sizeof(ignis__tensor *) * number);
-    parallel->grads = (ignis__array **)ignis__alloc(sizeof(ignis__array *) * number);
-    parallel->buckets = (ignis__bucket *)ignis__alloc(sizeof(ignis__bucket) * number);
-    if (!parallel->parameters || !parallel->grads || !parallel->buckets) {
-        ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
-        return false;
-    }
-    return ignis__parallel_take(call, parallel, parameters, count, alone) &&
+    parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -12012,12 +11896,8 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__enter(call) || ignis__capture_refuses(call))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
         return handle;
-    if (!parameters) {
-        ignis__fail_null(call, "parameters");
-        return handle;
-    }
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                     "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
@@ -12075,23 +11955,18 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
 {
     static const char call[] = "ignis_parallel_query";
-    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__parallel_state *parallel = ignis__given(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
     if (!parallel)
         return ignis__failed();
-    if (!info) {
-        status = ignis__fail_null(call, "info");
-    } else {
-        memset(info, 0, sizeof *info);
-        ignis__mutex_lock(&parallel->slot.lock);
-        info->parameters = parallel->count;
-        info->buckets = parallel->bucket_count;
-        info->bytes = parallel->bytes;
-        info->syncs = parallel->no_sync == 0;
-        ignis__mutex_unlock(&parallel->slot.lock);
-    }
+    memset(info, 0, sizeof *info);
+    ignis__mutex_lock(&parallel->slot.lock);
+    info->parameters = parallel->count;
+    info->buckets = parallel->bucket_count;
+    info->bytes = parallel->bytes;
+    info->syncs = parallel->no_sync == 0;
+    ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);
-    return status;
+    return IGNIS_OK;
 }
 
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
