@@ -208,6 +208,9 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
         written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
+        To wait for a context spoils what any thread captures there. So ignis_graph_begin waits for the device, and for threads that wait for it
+        already (in ignis_synchronize, say), as long as their work takes; and while a thread captures, those that wait do so stream by stream.
+
     ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
@@ -1515,9 +1518,10 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
-    random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
+    random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
+    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
+    not f64), MISMATCH (above the tolerance; the
     message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
@@ -11758,13 +11762,13 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time. */
-static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
+    return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -11778,9 +11782,7 @@ static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
     bool ok = false;
     if (!scope.id)
         return false;
-    ignis_no_grad_begin();
-    output = ignis__gradcheck_call(check);
-    ignis_no_grad_end();
+    output = ignis__gradcheck_call(check, 1);
     *value = 0;
     if (output.id && ignis_tensor_query(output, &info) == IGNIS_OK) {
         numel = ignis_array_numel(info.data);
@@ -11813,7 +11815,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
             ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK;
     }
     if (ok)
-        output = ignis__gradcheck_call(check);
+        output = ignis__gradcheck_call(check, 0);
     ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
     if (ok) {
         numel = ignis_array_numel(info.data);
@@ -11871,9 +11873,20 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The backward whose backward function made a tensor that was found, by serial. */
+static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    uint64_t made_in = tensor ? tensor->made_in : 0;
+    if (tensor)
+        ignis__tensor_drop("ignis_gradcheck", tensor);
+    return made_in;
+}
+
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
+    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -11889,6 +11902,13 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         }
         if (info.requires_grad && !info.is_leaf) {
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            return ignis__nan();
+        }
+        if (info.requires_grad && walk && ignis__tensor_made_in(check->inputs[i]) != walk) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "a leaf made here with its values",
+                        i);
             return ignis__nan();
         }
     }
