@@ -88,6 +88,11 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
+#define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
+static const char *const gemm_mma[] = {
+    "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
+    "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
+
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
                                          "-DIGNIS_RANKS=3",
@@ -122,6 +127,8 @@ static const struct {
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
