@@ -1555,6 +1555,22 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
+typedef enum ignis_activation {
+    IGNIS_ACTIVATION_RELU = 1,
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+} ignis_activation;
+
+/*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
+    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation);
+
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
@@ -12880,30 +12896,34 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epil
     return true;
 }
 
-/*  The same with an epilogue, as far as cuBLASLt has it in the product; the rest is done behind it. */
+/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                const ignis__epilogue *epilogue, bool *row_sums)
 {
-    bool narrow = product->dtype != IGNIS_F64, applies, biased = false;
-    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : out;
+    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
+    ignis__epilogue rest = *epilogue;
     ignis__gemm p;
-    applies = epilogue->activation || epilogue->residual || epilogue->column_sums || epilogue->accumulate;
     *row_sums = false;
     if (product->k == 0)
         ignis__op_zero(op, to);
-    else if (epilogue->bias && !applies && narrow)
+    else if (epilogue->bias && narrow)
         biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
         *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
     if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
-    if (applies) {
-        p = ignis__gemm_params(op, product, out, epilogue);
+    if (biased)
+        rest.bias = NULL;
+    if (keeps && biased && to == epilogue->pre)
+        rest.pre = NULL; /* it is there */
+    if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
+        p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, epilogue);
-    } else if (epilogue->bias && !biased) {
-        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, epilogue->bias);
-        void *params[] = {&at, &at, &from, &out->numel, &epilogue->bias->numel, &out->numel};
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+    } else if (rest.bias) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
+        void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
         ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
     }
     return true;
@@ -14051,6 +14071,135 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
+}
+
+/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+
+typedef struct ignis__mlp {
+    ignis__product first, second;
+    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+} ignis__mlp;
+
+static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
+    ignis__epilogue epilogue;
+    ignis__product q;
+    ignis__op op;
+    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
+        return ignis__failed();
+    if (args->needed[2])
+        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
+    if (bias_2)
+        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
+    if (op.ok && (gradients[2] || bias_2))
+        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
+    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
+        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.activation = p->activation;
+        epilogue.gradient = true;
+        epilogue.pre = op.in[PRE];
+        if (bias_1)
+            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
+        q = p->second;
+        q.n = p->second.k;
+        q.k = p->second.n;
+        q.transpose_b = 0;
+        q.batch_a = q.m * q.k;
+        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
+            ignis__op_zero(&op, gradients[p->bias_1]);
+        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1]);
+        if (args->needed[1])
+            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
+        if (gradients[1])
+            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+{
+    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
+    const ignis_shape *w_2 = &op->in[2]->shape;
+    int i;
+    for (i = 0; i < op->count; i++)
+        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
+            return false;
+    if (op->in[1]->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
+    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+        return false;
+    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
+                              (long long)p->first.n);
+    p->second = p->first;
+    p->second.k = p->first.n;
+    p->second.n = w_2->dim[0];
+    p->second.batch_a = p->second.m * p->second.k;
+    p->second.batch_b = p->second.k * p->second.n;
+    *out = *hidden;
+    out->dim[out->ndim - 1] = p->second.n;
+    for (i = 3; i < op->count; i++) {
+        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
+        if (op->in[i]->numel != n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
+                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp";
+    ignis_tensor inputs[5];
+    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
+    ignis_shape hidden_shape, out_shape;
+    ignis__epilogue epilogue;
+    ignis__mlp p;
+    ignis__op op;
+    int count = 3;
+    memset(&p, 0, sizeof p);
+    inputs[0] = x;
+    inputs[1] = w1;
+    inputs[2] = w2;
+    if (b1.id)
+        inputs[p.bias_1 = count++] = b1;
+    if (b2.id)
+        inputs[p.bias_2 = count++] = b2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
+        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
+        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
+        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
+        epilogue.activation = p.activation;
+        epilogue.pre = pre;
+        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &epilogue);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
+        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, pre);
+        ignis__op_save(&op, hidden);
+    }
+    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
