@@ -16,7 +16,7 @@
         collective.cuh             330 lines   15677 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
-        hopper.cuh                 374 lines   22800 bytes
+        hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     74 lines    3604 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   258 lines   11020 bytes
@@ -5296,7 +5296,7 @@ static const char *const ignis__lines_hopper_cuh[] = {
     "}",
     "",
     "/*  How many registers each thread of this warpgroup may have from here on: a multiple of 8, from 24 to 240. In all, no more than the launch",
-    "    got; a kernel without launch bounds keeps what it has. */",
+    "    got; a kernel without __launch_bounds__(threads, 1) keeps what it has. */",
     "template <int registers> __device__ inline void ignis_ptx_setmaxnreg_inc()",
     "{",
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" ::\"n\"(registers));",
@@ -7678,7 +7678,7 @@ static const ignis__source ignis__sources[] = {
     {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
-    {"hopper.cuh", 0x2ff0928268a69ac7ULL, ignis__lines_hopper_cuh, 374},
+    {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0xc8b7f2f7d7719c0eULL, ignis__lines_mma_cuh, 74},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
