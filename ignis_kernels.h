@@ -20,7 +20,7 @@
         gemm.cu                    176 lines    7609 bytes
         gemm.cuh                   178 lines    8055 bytes
         gemm_mma.cu                217 lines    9848 bytes
-        hopper.cuh                 374 lines   22800 bytes
+        hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   258 lines   11020 bytes
@@ -5912,7 +5912,7 @@ static const char *const ignis__lines_hopper_cuh[] = {
     "}",
     "",
     "/*  How many registers each thread of this warpgroup may have from here on: a multiple of 8, from 24 to 240. In all, no more than the launch",
-    "    got; a kernel without launch bounds keeps what it has. */",
+    "    got; a kernel without __launch_bounds__(threads, 1) keeps what it has. */",
     "template <int registers> __device__ inline void ignis_ptx_setmaxnreg_inc()",
     "{",
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" ::\"n\"(registers));",
@@ -8313,7 +8313,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x932941a8b0ea6e35ULL, ignis__lines_gemm_cuh, 178},
     {"gemm_mma.cu", 0x32a5c2f6be18d492ULL, ignis__lines_gemm_mma_cu, 217},
-    {"hopper.cuh", 0x2ff0928268a69ac7ULL, ignis__lines_hopper_cuh, 374},
+    {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
