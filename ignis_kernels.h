@@ -24,7 +24,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    104 lines    5245 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 657 lines   29910 bytes
+        softmax.cu                 663 lines   30255 bytes
 */
 #include <stdint.h>
 
@@ -5595,6 +5595,12 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        forward<ignis_block_team, 1>(y, x, rows, n, 0);",
     "}",
     "",
+    "/*  Packed rows of several rounds. With 64 registers a multiprocessor has two such blocks: one reads while the other one writes. */",
+    "extern \"C\" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS) ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)",
+    "{",
+    "    forward<ignis_block_team, PACK>(y, x, rows, n, kept);",
+    "}",
+    "",
     "extern \"C\" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)",
     "{",
     "    backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);",
@@ -6100,7 +6106,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x11878a139d2e3eccULL, ignis__lines_rope_cu, 104},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x67f3f28dc284d48bULL, ignis__lines_softmax_cu, 657},
+    {"softmax.cu", 0x3005b50026110629ULL, ignis__lines_softmax_cu, 663},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

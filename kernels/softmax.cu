@@ -178,6 +178,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, c
         forward<ignis_block_team, 1>(y, x, rows, n, 0);
 }
 
+/*  Packed rows of several rounds. With 64 registers a multiprocessor has two such blocks: one reads while the other one writes. */
+extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS) ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)
+{
+    forward<ignis_block_team, PACK>(y, x, rows, n, kept);
+}
+
 extern "C" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
 {
     backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);
