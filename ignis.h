@@ -195,8 +195,7 @@
         ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
 
         What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
-        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
-        so are results of a graph that operations outside of it save.
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save.
 
         A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
@@ -206,8 +205,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
-        mask at each launch. A graph has no graphs inside: launch several one after the other.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
+        written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
     ON FILES (>>file)
 
@@ -564,6 +563,14 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
+/*  The kernels of ignis_sdpa. */
+typedef enum ignis_attention {
+    IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
+    IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
+    IGNIS_ATTENTION_COUNT
+} ignis_attention;
+
 typedef struct ignis_desc {
     int device;                 /* the device that threads start with (0) */
     const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
@@ -578,6 +585,7 @@ typedef struct ignis_desc {
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
     ignis_logger logger;        /* writes warnings and errors to stderr */
+    ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1765,7 +1773,8 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there.
+    to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
+    head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -1979,8 +1988,9 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
     Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
     tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
-    every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
-    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
+    every name found, before the first tensor is touched.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
+    has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
@@ -2548,7 +2558,7 @@ static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: mapped to read, flushed and renamed when written. */
+/*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
 
 #include <fcntl.h>
@@ -2557,35 +2567,36 @@ static bool ignis__folder_make_all(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
-    HANDLE mapping = NULL;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                              FILE_ATTRIBUTE_NORMAL, NULL);
     LARGE_INTEGER length;
-    void *data = NULL;
-    *size = -1;
+    int descriptor = -1;
     if (file == INVALID_HANDLE_VALUE)
-        return NULL;
-    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length)) {
-        if (length.QuadPart == 0)
-            *size = 0;
-        else if ((mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL)) != NULL)
-            data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-    }
-    if (data)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
         *size = (int64_t)length.QuadPart;
-    if (mapping) /* the view keeps both open */
-        CloseHandle(mapping);
-    CloseHandle(file);
-    return (const unsigned char *)data;
+    return descriptor;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    (void)size;
-    if (data)
-        UnmapViewOfFile(data);
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2609,39 +2620,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #else /* POSIX */
 
-#include <sys/mman.h>
-
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     struct stat info;
-    void *data = MAP_FAILED;
     int error = 0;
-    *size = -1;
     if (file < 0)
-        return NULL;
+        return -1;
     if (fstat(file, &info) != 0)
         error = errno;
     else if (!S_ISREG(info.st_mode))
         error = EINVAL;
-    else if (info.st_size == 0)
-        *size = 0;
-    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
-        error = errno;
     else
         *size = (int64_t)info.st_size;
-    close(file);
+    if (error)
+        close(file), file = -1;
     errno = error;
-    return data == MAP_FAILED ? NULL : (const unsigned char *)data;
+    return file;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    if (data)
-        munmap((void *)(uintptr_t)data, (size_t)size);
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2737,7 +2751,9 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
 
-    void *attached[2];              /* arrays of the tensor section, from malloc */
+    void *attached[2]; /* arrays of the tensor section, from malloc */
+    uint64_t tape;     /* the number of its tape; 0: none */
+    void (*tape_end)(uint64_t tape);
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
@@ -2808,6 +2824,9 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+    if (thread->tape && !ignis__atomic_load(&ignis__global.forked))
+        thread->tape_end(thread->tape);
+    thread->tape = 0;
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
@@ -3137,6 +3156,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuTensorMapEncodeTiled,                                                                                                         \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
+       int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
@@ -3930,6 +3953,7 @@ typedef struct ignis__device {
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
 static bool ignis__allow_tf32;
+static ignis_attention ignis__attention_wanted;
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
@@ -4234,8 +4258,21 @@ typedef struct ignis__held {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
+    bool lent;    /* a storage, to a kernel of the caller in the graph */
     struct ignis__held *next;
 } ignis__held;
+
+/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+typedef struct ignis__replays {
+    uint64_t users; /* the capture or graph, and storages */
+    uint64_t count;
+} ignis__replays;
+
+static void ignis__replays_drop(ignis__replays *replays)
+{
+    if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
+        ignis__free(replays);
+}
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
@@ -4244,7 +4281,7 @@ typedef struct ignis__held {
         ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
-    uint64_t number;             /* from 1, in the process */
+    ignis__replays *replays;     /* of the graph that it becomes */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4254,9 +4291,8 @@ typedef struct ignis__capture {
 /*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
 static struct {
     ignis__mutex lock;
-    uint64_t numbers; /* given out so far */
     ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
+} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -4289,15 +4325,22 @@ static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
+static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != item)
+        held = held->next;
+    return held;
+}
+
 /*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
     user already, and `drop` is for that. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
     ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
+    if (ignis__capture_find(capture, item))
+        return true;
     held = (ignis__held *)ignis__alloc(sizeof *held);
     if (!held) {
         ignis__fail_host_memory(call, sizeof *held);
@@ -4337,28 +4380,22 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
         held->drop(call, held->item);
         ignis__free(held);
     }
+    ignis__replays_drop(capture->replays);
     ignis__free(capture);
-}
-
-/*  Notes that each launch will write to a storage. False: it is memory of the capture's own, which the graph does not hold. */
-static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
-{
-    ignis__held *held = capture->held;
-    while (held && held->item != storage)
-        held = held->next;
-    if (held)
-        held->written = true;
-    return held != NULL;
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    if (!capture) {
-        ignis__fail_host_memory(call, sizeof *capture);
+    ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
+    if (!capture || !replays) {
+        ignis__free(capture), ignis__free(replays);
+        ignis__fail_host_memory(call, sizeof *capture + sizeof *replays);
         return false;
     }
+    replays->users = 1;
+    capture->replays = replays;
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4367,7 +4404,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
-        capture->number = ++ignis__captures.numbers;
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
@@ -4377,7 +4413,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     ignis__atomic_add(&device->captures, (uint64_t)-1);
     if (capture->stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    ignis__free(capture);
+    ignis__free(replays), ignis__free(capture);
     return false;
 }
 
@@ -5625,8 +5661,8 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;     /* in whose order the memory is taken and given; null: not decided */
-    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
+    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
@@ -5639,9 +5675,30 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capture_on(storage->device);
-    if (!capture || !ignis__capture_writes(capture, storage))
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->written = true;
+    else if (!capture) /* else it is memory of the capture's own */
         ignis__atomic_add(&storage->version, 1);
+}
+
+/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+static void ignis__storage_lent(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->lent = true;
+    else if (!capture)
+        ignis__atomic_store(&storage->lent, 1);
+}
+
+/*  How often the memory was written to, as far as Ignis knows. */
+static uint64_t ignis__storage_version(const ignis__storage *storage)
+{
+    const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
+    return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
@@ -5649,7 +5706,7 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
@@ -5701,6 +5758,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
             storage->next->before = storage->before;
         ignis__mutex_unlock(&ignis__storages.lock);
     }
+    if (storage->replays)
+        ignis__replays_drop(storage->replays);
     ignis__free(storage);
 }
 
@@ -5819,17 +5878,20 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = open && open->device == storage->device ? open->number : 0;
+            if (open && open->device == storage->device) {
+                storage->replays = open->replays;
+                ignis__atomic_add(&open->replays->users, 1);
+            }
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
-        if (storage->capture)
+        if (storage->replays)
             storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
         else
             forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
-        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+        ok = storage->replays == capture->replays || ignis__capture_hold_storage(call, capture, storage);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -5889,7 +5951,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
-    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
+    return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -6332,7 +6394,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->on_device = address != 0;
     info->parent = array->parent;
     memcpy(info->tag, array->tag, sizeof info->tag);
-    info->version = ignis__atomic_load(&storage->version);
+    info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
         ignis__atomic_store(&storage->lent, 1);
@@ -6463,25 +6525,23 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
+/*  False, and reported: nobody has written what the array holds. */
+static bool ignis__array_readable(const char *call, const ignis__array *array)
+{
+    bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
+    if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+    else if (!readable)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
+    return readable;
+}
+
 /*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
-        return false;
-    }
-    return ignis__work_address(work, array, address);
-}
-
-/*  The address for the caller's code, of which Ignis does not know what it does there. */
-static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
-{
-    if (!ignis__work_address(work, array, address))
-        return false;
-    ignis__atomic_store(&array->storage->lent, 1);
-    return true;
+    return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
@@ -6516,7 +6576,9 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_lend(&work, array, &address);
+    bool ok = array && ignis__work_address(&work, array, &address);
+    if (ok)
+        ignis__atomic_store(&array->storage->lent, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
@@ -8572,7 +8634,10 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_lend(work, array, &launch->addresses[index]);
+    if (!ignis__work_address(work, array, &launch->addresses[index]))
+        return false;
+    ignis__storage_lent(array->storage);
+    return true;
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -8705,113 +8770,154 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     return status;
 }
 
+/* --- tensor maps ------------------------------------------------------------------------------------------------------ */
+
+/*  Where the tiles of an array are, for the copy engine of sm_90 and up (TMA). The driver packs the bits on the host, for each launch anew, and
+    the kernel gets them by value: a graph keeps what it was captured with. kernels/hopper.cuh has the same struct. */
+typedef struct ignis__tensor_map {
+    uint64_t words[16];
+} ignis__tensor_map;
+
+/*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
+    after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
+    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. */
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
+                                                       ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
+                                                       const int *box)
+{
+    enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
+    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
+    unsigned long long sizes[5], steps[5], aligned[24];
+    unsigned boxes[5], ones[5];
+    void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64);
+    for (i = 0; i < rank; i++) {
+        sizes[i] = (unsigned long long)dims[i];
+        steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
+        boxes[i] = (unsigned)box[i];
+        ones[i] = 1;
+    }
+    if (IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
+                           (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, ones, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                            PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+        return false;
+    memcpy(map, at, sizeof *map);
+    return true;
+}
+
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                                                           \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                  \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                    \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                    \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                    \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                    \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                      \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                              \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                      \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                        \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                      \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")        \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")              \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                     \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                     \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                     \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")         \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                 \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine") \
-    X(SUB, POINTWISE_CU, "ignis_sub")                                                \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                  \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                  \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                  \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                            \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                        \
-    X(RELU, ACTIVATION_CU, "ignis_relu")                                             \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                           \
-    X(GELU, ACTIVATION_CU, "ignis_gelu")                                             \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                           \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                 \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")               \
-    X(SILU, ACTIVATION_CU, "ignis_silu")                                             \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                           \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                     \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                   \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                         \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                         \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                   \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                   \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                     \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
-    X(RAND, RANDOM_CU, "ignis_rand")                                                 \
-    X(RANDN, RANDOM_CU, "ignis_randn")                                               \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                \
-    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                \
-    X(SGD, OPTIM_CU, "ignis_sgd")                                                    \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                  \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                        \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                        \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                             \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                           \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")           \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")         \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")   \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")     \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                 \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                               \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")               \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")             \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")       \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")         \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                         \
-    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                 \
-    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")               \
-    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                     \
-    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                   \
-    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")      \
-    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")    \
-    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")          \
-    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")        \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")          \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")        \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
-    X(ROPE, ROPE_CU, "ignis_rope")                                                   \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                    \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                          \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                        \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                          \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                    \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                      \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                      \
+#define IGNIS__BUILTINS(X)                                                                     \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                                        \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                              \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                                        \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                                    \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                              \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                            \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                              \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                              \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                              \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                              \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                        \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
+    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
+    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
+    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                               \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                               \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                               \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")                   \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
+    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                            \
+    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                            \
+    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                            \
+    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                                      \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                                       \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                                     \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                           \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")                         \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                                       \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                             \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                               \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
+    X(RAND, RANDOM_CU, "ignis_rand")                                                           \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
+    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
+    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
+    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
+    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                             \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
+    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                                  \
+    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                                    \
+    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                              \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
 
 typedef enum ignis__builtin {
@@ -9461,17 +9567,52 @@ typedef struct ignis__tape {
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
-    struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; it goes with its last entry */
+    struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
+/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
 static struct {
     ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
     ignis__tape *first;
-} ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
+} ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
+
+/*  Frees a tape that is in the list; the list is locked. */
+static void ignis__tape_free(ignis__tape *tape)
+{
+    ignis__tape **link = &ignis__tapes.first;
+    while (*link != tape)
+        link = &(*link)->next;
+    *link = tape->next;
+    ignis__free(tape);
+}
+
+/*  The thread ends, whose tape this is. ignis_shutdown may have freed it already. */
+static void ignis__tape_end(uint64_t number)
+{
+    ignis__tape *tape;
+    bool empty;
+    ignis__this_tensor_thread.tape = NULL; /* what else runs at the thread's end may record */
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.first; tape && tape->number != number; tape = tape->next)
+        ;
+    if (tape) {
+        ignis__mutex_lock(&tape->lock);
+        tape->ended = true;
+        empty = tape->length == 0;
+        ignis__mutex_unlock(&tape->lock);
+        if (empty)
+            ignis__tape_free(tape);
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
+    bool last;
     ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
@@ -9481,8 +9622,13 @@ static void ignis__node_unlink(ignis__node *node)
         node->after->before = node->before;
     else
         tape->last = node->before;
-    tape->length--;
+    last = --tape->length == 0 && tape->ended;
     ignis__mutex_unlock(&tape->lock);
+    if (last) {
+        ignis__mutex_lock(&ignis__tapes.lock);
+        ignis__tape_free(tape);
+        ignis__mutex_unlock(&ignis__tapes.lock);
+    }
 }
 
 /*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -10205,10 +10351,14 @@ static ignis__tape *ignis__tape_now(const char *call)
     }
     ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
+    tape->number = ++ignis__tapes.numbers;
     tape->next = ignis__tapes.first;
     ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
+    ignis__this_thread.tape = tape->number;
+    ignis__this_thread.tape_end = ignis__tape_end;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
     return tape;
 }
 
@@ -10659,7 +10809,10 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         const ignis__tensor *leaf = at->leaf;
         if (at->sum && !leaf->grad) {
             ok = ignis__gradient_separate(call, &at->sum);
-        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            continue;
+        }
+        ok = !at->sum || ignis__array_readable(call, leaf->grad);
+        if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
             ok = ignis__gradient_addable(call, leaf);
             added = leaf;
         }
@@ -11011,7 +11164,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     int i;
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
-        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
@@ -11876,8 +12029,14 @@ static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
-    ignis__tape *tape;
-    for (tape = ignis__tapes.first; tape; tape = tape->next)
+    ignis__tape *tapes, *tape;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tapes = ignis__tapes.first; /* a thread that ends meanwhile does not find its own */
+    ignis__tapes.first = NULL;
+    for (tape = tapes; tape; tape = tape->next)
+        tape->ended = false;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    for (tape = tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -11885,9 +12044,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.first) {
-        tape = ignis__tapes.first;
-        ignis__tapes.first = tape->next;
+    while (tapes) {
+        tape = tapes;
+        tapes = tape->next;
         ignis__free(tape);
     }
 }
@@ -13735,11 +13894,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -13777,7 +13936,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -13798,8 +13957,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -13968,7 +14128,7 @@ typedef struct ignis__norm_work {
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
     bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
-    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1);
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
@@ -14431,7 +14591,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
     if (plan.warp) { /* there is no such kernel */
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
@@ -14497,7 +14657,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     void *function;
     int resident = 0;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
@@ -14591,10 +14751,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
 
-/*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
+/*  The parameters of the kernels, as in kernels/attention.cuh: the rows of the heads of a tensor, as elements from one row, head and batch to
+    the next, and all of them. */
 typedef struct ignis__attention_rows {
     ignis__address data;
-    int64_t row, batch;
+    int64_t row, head, batch;
 } ignis__attention_rows;
 
 typedef struct ignis__attention {
@@ -14635,6 +14796,59 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
+}
+
+/*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
+    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
+static const struct ignis__attention_hopper {
+    int head_dim, groups, keys;
+} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. */
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    const char *why = NULL;
+    int i;
+    if (ignis__attention_wanted != IGNIS_ATTENTION_WGMMA)
+        return false;
+    if (op->work.device->info.compute_major != 9)
+        why = "the device is not of compute capability 9.0";
+    else if (!ignis__cuda.cuTensorMapEncodeTiled)
+        why = "the driver is older than CUDA 12.0";
+    else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
+        why = "the dtype is not f16 or bf16";
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+        why = "head_dim is not a multiple of 8 from 64 to 256";
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+        why = "there is no query or no key";
+    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+        if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
+            why = why ? why : "rows are not aligned to 16 bytes";
+    if (why)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+    return !why;
+}
+
+/*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
+    `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
+    missing of the last one is zeros. */
+static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
+{
+    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
+    int box[] = {64, rows, p->head_dim / 64, 1, 1}, rank = 5;
+    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+        rank = 4;
+        dims[0] = p->head_dim;
+        dims[2] = heads;
+        dims[3] = p->batches;
+        strides[1] = strides[2];
+        strides[2] = strides[3];
+        box[2] = 1;
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -14687,12 +14901,13 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
+static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
     rows.data = address;
     rows.row = shape->dim[shape->ndim - 1];
+    rows.head = head_dim;
     rows.batch = rows.row * shape->dim[shape->ndim - 2];
     return rows;
 }
@@ -14702,10 +14917,10 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
 {
     if (!op->ok)
         return;
-    p->q = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_read(op, op->in[0]));
-    p->k = ignis__attention_rows_of(&op->in[1]->shape, ignis__op_read(op, op->in[1]));
-    p->v = ignis__attention_rows_of(&op->in[2]->shape, ignis__op_read(op, op->in[2]));
-    p->out = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_write(op, out));
+    p->q = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_read(op, op->in[0]));
+    p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
+    p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
+    p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -14767,48 +14982,124 @@ static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention
     return ignis__op_new_row(op, (int64_t)p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
 
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    int64_t blocks =
+        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    void *params[] = {p};
+    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype));
+    if (!op->ok)
+        return;
+    variant = ignis__attention_choose(op, dtype, p);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    if (p->grad_k.data)
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    if (p->grad_q.data)
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+}
+
+/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+typedef struct ignis__attention_scratch {
+    ignis__address lse, delta, grad_q, turns, next;
+    int rows, section;
+} ignis__attention_scratch;
+
+/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time. */
+static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
+static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
+
+/*  Few queries would fill little of a tile of what is kept in float. */
+static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+}
+
+/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
+static int ignis__attention_backward_shared(const ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 4 : 2) * 2 * keys * queries + 2 * 4 * queries * (wide ? 64 : columns) +
+           stages * 4 * queries + 80;
+}
+
+/*  Heads of keys that are walked at a time: q, grad_out and grad_q of their query heads fit 40 MiB of the L2 cache. At least two such sections,
+    as the last one goes the other way round. */
+static int ignis__attention_backward_section(const ignis__attention *p)
+{
+    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
+        section *= 2;
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
+}
+
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
+    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (p->head_dim <= 128 ? 1 : 2);
+    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    ignis__attention_scratch scratch;
+    ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
+    void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    char define[64];
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries);
+    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys);
+    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, rows * (columns + 2) + turns + 1, IGNIS_F32));
+    scratch.lse = scratch.grad_q + (ignis__address)(rows * columns * 4);
+    scratch.delta = scratch.lse + (ignis__address)(rows * 4);
+    scratch.turns = scratch.delta + (ignis__address)(rows * 4);
+    scratch.next = scratch.turns + (ignis__address)(turns * 4);
+    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
+    scratch.section = ignis__attention_backward_section(p);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
+                     384, 1, (size_t)ignis__attention_backward_shared(p), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, tiles, 1, 1, 256, 1, 0, params);
+}
+
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op; /* of grad_out, q, k, v, out, lse */
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_k = NULL, *grad_v = NULL, *delta;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
     ignis_dtype dtype;
-    int64_t blocks;
-    void *params[] = {&p};
+    bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
     memcpy(&p, args->params, sizeof p);
     dtype = op.in[1]->dtype;
-    p.q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_read(&op, op.in[1]));
-    p.k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_read(&op, op.in[2]));
-    p.v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_read(&op, op.in[3]));
-    p.out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
+    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
+    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
+    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
-    delta = ignis__attention_stat(&op, &p, dtype);
-    p.delta = ignis__op_write(&op, delta);
-    if (args->needed[0]) {
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_write(&op, gradients[0]));
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    if (args->needed[0] || wgmma) {
+        grad_q = ignis__op_new_like(&op, op.in[1]);
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, grad_q));
+        gradients[0] = args->needed[0] ? grad_q : NULL;
     }
-    if (args->needed[1] || args->needed[2]) { /* they come together */
+    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
         grad_k = ignis__op_new_like(&op, op.in[2]);
-        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_write(&op, grad_k));
+        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, grad_k));
         grad_v = ignis__op_new_like(&op, op.in[3]);
-        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_write(&op, grad_v));
+        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, grad_v));
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
-    if (op.ok) {
-        variant = ignis__attention_choose(&op, dtype, &p);
-        blocks = ignis__clamp(ignis__ceil_div((int64_t)p.batches * p.heads * p.sq, 8), 0, 16 * op.work.device->info.multiprocessors);
-        ignis__op_launch(&op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-        if (grad_k)
-            ignis__attention_launch(&op, &variant, variant.kv_kernel, &variant.kv, dtype, p.sk, p.kv_heads, &p);
-        if (gradients[0])
-            ignis__attention_launch(&op, &variant, variant.q_kernel, &variant.q, dtype, p.sq, p.heads, &p);
-    }
+    if (wgmma)
+        ignis__attention_backward_wgmma(&op, dtype, &p);
+    else
+        ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, 3, gradients);
 }
 
@@ -14830,6 +15121,51 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     if (desc->scale > 0)
         p->scale = desc->scale;
     return true;
+}
+
+/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+typedef struct ignis__forward_plan {
+    ignis__address counter, parts;
+    int section, splits, tiles;
+} ignis__forward_plan;
+
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+
+/*  Forward by kernels/attention_hopper.cu. */
+static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
+    ignis__tensor_map q, k, v, out;
+    ignis__forward_plan plan;
+    void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    char define[64];
+    memset(&plan, 0, sizeof plan);
+    while (shape->head_dim < p->head_dim)
+        shape++;
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
+    wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
+    plan.tiles = (int)ignis__ceil_div(tiles, wanted);
+    plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
+    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    if (plan.splits > 1)
+        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+    if (plan.splits > 1)
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
+                         combine);
 }
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
@@ -14854,7 +15190,9 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok) {
+    if (op.ok && ignis__attention_takes_wgmma(&op, out->dtype, &p)) {
+        ignis__sdpa_wgmma(&op, out->dtype, &p);
+    } else if (op.ok) {
         variant = ignis__attention_choose(&op, out->dtype, &p);
         ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
     }
@@ -15791,9 +16129,14 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
-        for (held = ok ? graph->capture->held : NULL; held; held = held->next)
+        if (ok)
+            ignis__atomic_add(&graph->capture->replays->count, 1);
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
+            if (held->lent)
+                ignis__storage_lent((ignis__storage *)held->item);
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -16445,18 +16788,25 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
+/*  The length of the header, which the first 8 bytes of a file say. */
+static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+{
+    uint64_t length = 0;
+    int i;
+    for (i = 0; i < 8 && i < size; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    return length;
+}
+
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the items are sorted by offset.
     Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
 static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
-    uint64_t length = 0;
+    uint64_t length = ignis__safetensors_length(bytes, size);
     const char *twice;
     bool no_memory = false;
-    int i;
     memset(file, 0, sizeof *file);
-    for (i = 0; i < 8 && i < size; i++)
-        length |= (uint64_t)bytes[i] << 8 * i;
     if (size < 8) {
         snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
@@ -16782,35 +17132,65 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
-/*  A file in memory, and what is in it. ignis__load_close ends both. */
+/*  An open file, and what is in it. ignis__load_close ends both. */
 typedef struct ignis__load {
-    const unsigned char *bytes;
+    const char *path;
+    int descriptor;
     int64_t size;
     ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes: it has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
-    ignis__file_unmap(load->bytes, load->size);
+    ignis__file_close(load->descriptor);
+}
+
+static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+{
+    int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
+    if (got < 0)
+        return ignis__file_fail(call, load->path, "read");
+    if (got < size)
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+                    (long long)load->size, (long long)(at + size));
+    return got == size;
 }
 
 static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
-    ignis_diagnostic result;
-    load->bytes = ignis__file_map(path, &load->size);
-    if (!load->bytes && load->size != 0) {
+    unsigned char first[8], *head;
+    int64_t size;
+    uint64_t length;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
         ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
         return false;
     }
-    result = ignis__safetensors_parse(&load->file, load->bytes, load->size);
+    size = load->size < 8 ? load->size : 8;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        length = ignis__safetensors_length(first, size);
+        if (length <= IGNIS__HEADER_LIMIT && (int64_t)length <= load->size - size)
+            size += (int64_t)length;
+        head = (unsigned char *)ignis__alloc((size_t)size + 1);
+        if (!head)
+            result = IGNIS_DIAG_HOST_MEMORY;
+        else if (ignis__load_read(call, load, 0, head, size))
+            result = ignis__safetensors_parse(&load->file, head, load->size);
+        ignis__free(head);
+    }
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
         ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
-    else
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
     return false;
@@ -16868,17 +17248,62 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Copies from the file, and waits: the copy must be over when the file goes. */
-static bool ignis__load_array(const char *call, ignis__array *array, const unsigned char *bytes)
+/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, int64_t begin)
 {
+    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
+    int64_t size = ignis__array_bytes(array), done, part;
+    int half = 0;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, bytes, ignis__array_bytes(array)) &&
-         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ok = ignis__work_write(&work, array, &address);
+    for (done = 0; ok && done < size; done += part, half = !half) {
+        char *staging = load->staging + half * load->part;
+        part = size - done < load->part ? size - done : load->part;
+        if (copied[half]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[half]->event));
+            ignis__event_give(work.device, copied[half]);
+        }
+        copied[half] = NULL;
+        ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
+             !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
+             (copied[half] = ignis__event_record(call, work.device, work.stream)) != NULL;
+    }
+    for (half = 0; half < 2; half++)
+        if (copied[half])
+            ignis__event_give(work.device, copied[half]);
+    ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
+    return ok;
+}
+
+/*  Copies all, through pinned memory of the current device, which serves every device. */
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+{
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t largest = 0;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        if (largest < ignis__array_bytes(lent[i].array))
+            largest = ignis__array_bytes(lent[i].array);
+    if (largest == 0)
+        return true;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return false;
+    load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
+    load->staging = (char *)ignis__pinned_take(call, device, 2 * load->part);
+    ignis__device_leave(&binding);
+    ok = load->staging != NULL;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
+    if (load->staging && ignis__pinned_give(call, device, load->staging, 2 * load->part) != IGNIS_OK)
+        ok = false;
     return ok;
 }
 
@@ -16897,12 +17322,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    if (!ignis__lent_acquire(call, lent, count))
-        return false;
-    for (i = 0; i < count; i++)
-        if (!ignis__load_array(call, lent[i].array, load->bytes + load->file.data + lent[i].item->begin))
-            return false;
-    return true;
+    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
@@ -16975,6 +17395,8 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
+    else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
         return true;
     return false;
@@ -17025,6 +17447,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
+    ignis__attention_wanted = desc->attention;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS

@@ -7,6 +7,7 @@
     take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+        wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
 */
@@ -402,40 +403,77 @@ static void bench_memory(void)
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
 
+/*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
+typedef struct attention_shape {
+    const char *name;
+    int d, heads, kv_heads;
+    int64_t batch, sq, sk;
+    ignis_mask mask;
+    ignis_dtype dtype;
+} attention_shape;
+
+static void bench_attention_shape(const attention_shape *shape)
+{
+    int64_t batch = simulated ? 1 : shape->batch, sq = simulated ? 64 : shape->sq, sk = simulated ? 64 : shape->sk;
+    int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads, i;
+    double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) * (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1), forward,
+           both;
+    ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
+    operation op;
+    char name[64];
+    memset(&op, 0, sizeof op);
+    op.run = run_sdpa;
+    op.count = 3;
+    op.gradient = ignis_tensor_data(gradient);
+    op.attention.num_heads = heads;
+    op.attention.num_kv_heads = kv_heads;
+    op.attention.mask = shape->mask;
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
+    for (i = 1; i < 3; i++)
+        op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
+    forward = seconds(step_forward, &op, true);
+    both = seconds(step_both, &op, true);
+    snprintf(name, sizeof name, "sdpa %s forward", shape->name);
+    row(name, flops / forward / 1e12, "TFLOP/s", 0);
+    snprintf(name, sizeof name, "sdpa %s backward", shape->name);
+    row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
+    release(&op);
+    REQUIRE(ignis_tensor_release(gradient));
+}
+
 static void bench_attention(void)
 {
-    static const int64_t lengths[] = {1024, 4096, 16384};
-    int64_t d;
-    int causal, s, i;
-    for (d = 64; d <= 128; d += 64) {
-        for (causal = 1; causal >= 0; causal--) {
+    static const attention_shape others[] = {
+        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16},
+        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
+        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+    };
+    static const int lengths[] = {1024, 4096, 16384};
+    int d, causal, s;
+    for (d = 64; d <= 128; d += 64)
+        for (causal = 1; causal >= 0; causal--)
             for (s = 0; s < COUNT_OF(lengths); s++) {
-                int64_t length = simulated ? 16 : lengths[s], sequences = simulated ? 1 : 16384 / length, heads = simulated ? 1 : 2048 / d;
-                double flops = 4.0 * (double)length * (double)length * (double)d * (double)(heads * sequences) * (causal ? 0.5 : 1),
-                       forward, both;
-                ignis_tensor gradient = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
-                operation op;
+                attention_shape shape;
                 char name[64];
-                memset(&op, 0, sizeof op);
-                op.run = run_sdpa;
-                op.count = 3;
-                op.gradient = ignis_tensor_data(gradient);
-                op.attention.num_heads = (int)heads;
-                op.attention.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
-                for (i = 0; i < 3; i++)
-                    op.in[i] = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
-                forward = seconds(step_forward, &op, true);
-                both = seconds(step_both, &op, true);
-                snprintf(name, sizeof name, "sdpa D%lld %s S%lld forward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
-                row(name, flops / forward / 1e12, "TFLOP/s", 0);
-                snprintf(name, sizeof name, "sdpa D%lld %s S%lld backward", (long long)d, causal ? "causal" : "full",
-                         (long long)lengths[s]);
-                row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
-                release(&op);
-                REQUIRE(ignis_tensor_release(gradient));
+                snprintf(name, sizeof name, "D%d %s S%d", d, causal ? "causal" : "full", lengths[s]);
+                shape.name = name;
+                shape.d = d;
+                shape.heads = shape.kv_heads = 2048 / d;
+                shape.batch = 16384 / lengths[s];
+                shape.sq = shape.sk = lengths[s];
+                shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
+                shape.dtype = IGNIS_BF16;
+                bench_attention_shape(&shape);
             }
-        }
-    }
+    for (s = 0; s < COUNT_OF(others); s++)
+        bench_attention_shape(&others[s]);
 }
 
 /* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
@@ -472,13 +510,20 @@ int main(int argc, char **argv)
         void (*run)(void);
     } sections[] = {{"host", bench_host}, {"mlp", bench_mlp}, {"memory", bench_memory}, {"attention", bench_attention}, {"gpt", bench_gpt}};
     ignis_device_info device;
-    int i, k;
-    REQUIRE(ignis_setup(NULL));
+    ignis_desc desc;
+    int i, k, words = 1; /* that are no section */
+    memset(&desc, 0, sizeof desc);
+    for (k = 1; k < argc; k++)
+        if (strcmp(argv[k], "wgmma") == 0) {
+            desc.attention = IGNIS_ATTENTION_WGMMA;
+            words++;
+        }
+    REQUIRE(ignis_setup(&desc));
     REQUIRE(ignis_device_query(0, &device));
     simulated = strstr(device.name, "Simulator") != NULL;
     sink_leaf = parameter(IGNIS_SHAPE(1), IGNIS_BF16, ONES, true);
     for (i = 0; i < COUNT_OF(sections); i++) {
-        bool chosen = argc < 2;
+        bool chosen = argc == words;
         for (k = 1; k < argc; k++)
             chosen = chosen || strcmp(argv[k], sections[i].name) == 0;
         if (chosen) {

@@ -179,26 +179,46 @@ def bench_memory():
 
 
 def bench_attention():
+    """The shapes of bench_training.c."""
+    bf16 = torch.bfloat16
+    shapes = [(f"D{d} {'causal' if causal else 'full'} S{length}", d, 2048 // d, 2048 // d, 16384 // length, length, length, causal, bf16)
+              for d in (64, 128) for causal in (True, False) for length in (1024, 4096, 16384)]
+    shapes += [
+        ("D80 causal S4096", 80, 25, 25, 4, 4096, 4096, True, bf16),
+        ("D96 causal S4096", 96, 21, 21, 4, 4096, 4096, True, bf16),
+        ("D192 causal S4096", 192, 10, 10, 4, 4096, 4096, True, bf16),
+        ("D256 causal S4096", 256, 8, 8, 4, 4096, 4096, True, bf16),
+        ("D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, True, bf16),
+        ("D128 causal S4000", 128, 16, 16, 4, 4000, 4000, True, bf16),
+        ("D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, True, torch.float16),
+        ("D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, True, bf16),
+        ("D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, False, bf16),
+        ("D128 causal S128", 128, 16, 16, 128, 128, 128, True, bf16),
+    ]
+    for shape in shapes:
+        bench_attention_shape(*shape)
+
+
+def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    for d in (64, 128):
-        for causal in (True, False):
-            for length in (1024, 4096, 16384):
-                batch, heads = 16384 // length, 2048 // d
-                # as a network has it: [batch, length, heads, d] in memory
-                q, k, v = (torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
-                gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
-                flops = 4 * length * length * d * heads * batch * (0.5 if causal else 1)
+    def tensor(length, heads):  # as a network has it: [batch, length, heads, d] in memory
+        return torch.randn(batch, length, heads, d, device=DEVICE, dtype=dtype).transpose(1, 2)
 
-                def times(backend):
-                    with sdpa_kernel(backend):
-                        return forward_and_backward(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), [q, k, v], gradient)
+    inputs = [tensor(sq, heads).requires_grad_()] + [tensor(sk, kv_heads).requires_grad_() for _ in range(2)]
+    gradient = tensor(sq, heads)
+    flops = 4 * sq * sk * d * heads * batch * (0.5 if causal else 1)
 
-                flash = times(SDPBackend.FLASH_ATTENTION)
-                cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
-                for which, factor in enumerate((1, 2.5)):
-                    row(f"sdpa D{d} {'causal' if causal else 'full'} S{length} {'backward' if which else 'forward'}", "TFLOP/s",
-                        factor * flops / flash[which] / 1e12, factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
+    def times(backend):
+        with sdpa_kernel(backend):
+            return forward_and_backward(
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads), inputs, gradient)
+
+    flash = times(SDPBackend.FLASH_ATTENTION)
+    cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
+    for which, factor in enumerate((1, 2.5)):
+        row(f"sdpa {name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / flash[which] / 1e12,
+            factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
 
 
 # --- GPT-2 ------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Rows are shorter than 2^30.
     See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, and
-    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory. Any grid will do.
+    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory; _long is for packed rows of
+    several rounds. Any grid will do.
     packed: the rows of all arrays begin at the same addresses modulo 16.
 */
 #include "ignis.cuh"

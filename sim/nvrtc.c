@@ -65,14 +65,13 @@ EMBED(sim_text_abi, "shim_abi.h");
 EMBED(sim_text_shim, "shim.h");
 EMBED(sim_text_math, "shim_math.h");
 EMBED(sim_text_ptx, "shim_ptx.h");
+EMBED(sim_text_hopper, "shim_hopper.h");
 
 static const struct {
     const char *name, *text;
 } embedded[] = {
-    {"shim_abi.h", sim_text_abi},
-    {"shim.h", sim_text_shim},
-    {"shim_math.h", sim_text_math},
-    {"shim_ptx.h", sim_text_ptx},
+    {"shim_abi.h", sim_text_abi}, {"shim.h", sim_text_shim},          {"shim_math.h", sim_text_math},
+    {"shim_ptx.h", sim_text_ptx}, {"shim_hopper.h", sim_text_hopper},
 };
 
 /* ------------------------------------------------------------------------------------------- argument lists */
@@ -247,8 +246,9 @@ static void choose_flags(int is_clang)
 {
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
-    list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
-                      "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
+    list_add_words(
+        f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+           "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
     if (!is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else

@@ -136,6 +136,7 @@ TEST(softmax_of_200000)
     SETUP(NULL);
     EACH_FLOAT(dtype)
     {
+        check_softmax(dtype, 3, 50257, 0);
         check_softmax(dtype, 1, 200000, 0);
         check_softmax(dtype, 2, 100001, dtype == IGNIS_F32);
     }

@@ -1555,6 +1555,81 @@ TEST(a_tape_belongs_to_its_thread)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+typedef struct tape_case {
+    thread_case kept;
+    pthread_barrier_t turn;
+} tape_case;
+
+/*  Leaves its tape empty behind, or with one entry that a tensor keeps. */
+static void *end_with_a_tape(void *arg)
+{
+    thread_case *c = (thread_case *)arg;
+    ignis_tensor x = c ? c->x : vector3(1, 2, 3, true), y = user_mul(x, x);
+    if (c) {
+        c->y = y;
+    } else {
+        let_go(y);
+        let_go(x);
+    }
+    return NULL;
+}
+
+static void *end_after_a_shutdown(void *arg)
+{
+    tape_case *c = (tape_case *)arg;
+    let_go(user_mul(c->kept.x, c->kept.x));
+    pthread_barrier_wait(&c->turn);
+    pthread_barrier_wait(&c->turn);
+    return NULL;
+}
+
+static void run_thread(void *(*run)(void *), void *arg)
+{
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, run, arg), 0);
+    pthread_join(thread, NULL);
+}
+
+TEST(a_tape_goes_with_its_thread_and_its_entries)
+{
+    host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    tape_case c;
+    pthread_t thread;
+    long long blocks;
+    int i;
+    SETUP(&desc);
+    c.kept.x = vector3(1, 2, 3, true);
+    run_thread(end_with_a_tape, NULL); /* whatever is made once is there */
+    blocks = counter.blocks;
+    for (i = 0; i < 10; i++)
+        run_thread(end_with_a_tape, NULL);
+    CHECK_INT(counter.blocks, blocks);
+    for (i = 0; i < 10; i++) {
+        run_thread(end_with_a_tape, &c.kept);
+        CHECK(counter.blocks > blocks);
+        let_go(c.kept.y);
+    }
+    CHECK_INT(counter.blocks, blocks);
+    test_leaks_expected = true;
+    run_thread(end_with_a_tape, &c.kept); /* which ignis_shutdown finds, though its thread is gone */
+    pthread_barrier_init(&c.turn, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, end_after_a_shutdown, &c) == 0);
+    pthread_barrier_wait(&c.turn);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+    CHECK(test__setup(__FILE__, __LINE__, &desc));
+    c.kept.x = vector3(1, 2, 3, true);
+    c.kept.y = user_mul(c.kept.x, c.kept.x); /* on a tape that the ending thread must leave alone */
+    pthread_barrier_wait(&c.turn);
+    pthread_join(thread, NULL);
+    CHECK_INT(ignis_tape_length(), 1);
+    let_go(c.kept.y), let_go(c.kept.x);
+    pthread_barrier_destroy(&c.turn);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+}
+
 enum { THREADS = 4 };
 
 static void *train_thread(void *arg)

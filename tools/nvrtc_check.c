@@ -63,6 +63,21 @@ static const char *const attention[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
 static const char *const attention_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32",
                                             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192",
                                             SIZES_UP("-DIGNIS_T=2"),           NULL};
+static const char *const attention_hopper_backward[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=0",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=0",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1",
+                                                        NULL};
 static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
                                                SIZES_UP("-DIGNIS_T=2"),
                                                SIZES_UP("-DIGNIS_T=3"),
@@ -99,26 +114,28 @@ static const char *const collective[] = {"-DIGNIS_RANKS=2",
 static const struct {
     int source; /* -1: user_kernel */
     const char *const *variants;
-    int first_arch; /* 0: all */
+    int first_arch, last_arch; /* 0: all */
+    int spills;                /* bytes that a kernel may spill */
 } programs[] = {
-    {-1, only_one, 0},
-    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0},
-    {IGNIS__SOURCE_SHAPE_CU, every_type, 0},
-    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0},
-    {IGNIS__SOURCE_REDUCE_CU, every_float, 0},
-    {IGNIS__SOURCE_RANDOM_CU, every_float, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0},
-    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0},
-    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0},
-    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0},
-    {IGNIS__SOURCE_ROPE_CU, every_float, 0},
-    {IGNIS__SOURCE_ATTENTION_CU, attention, 0},
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80},
-    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80},
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0},
+    {-1, only_one, 0, 0, 0},
+    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_backward, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 0},
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -205,6 +222,11 @@ static const char *program_name(int program)
     return source < 0 ? "user.cu" : ignis__sources[source].name;
 }
 
+static int is_skipped(int program, const char *arch)
+{
+    return atoi(arch) < programs[program].first_arch || (programs[program].last_arch && atoi(arch) > programs[program].last_arch);
+}
+
 static char *join(const ignis__source *source)
 {
     size_t size = 1, at = 0;
@@ -233,7 +255,7 @@ static void read_log(job *j)
             if (++j->kernels == MAX_KERNELS)
                 abort();
         } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2) {
-            j->spills += stores > 0;
+            j->spills += stores > programs[j->program].spills;
         } else if (sscanf(line, "ptxas info    : Used %d registers", &registers) == 1 && j->kernels) {
             j->registers[j->kernels - 1] = registers;
         } else {
@@ -302,7 +324,9 @@ static void *compile_jobs(void *unused)
 /*  One program in one variant: count jobs, one for each architecture, as a table of registers. */
 static void print_table(job *const *row, int count)
 {
-    const job *first = row[count - 1]; /* the newest architecture; it is never skipped */
+    const job *first = row[count - 1]; /* the newest architecture that is not skipped */
+    for (int i = count; i-- > 0 && first->skipped;)
+        first = row[i];
     printf("\n%-20s %-33s", program_name(first->program), first->variant);
     for (int i = 0; i < count; i++)
         printf("  sm_%-4s", row[i]->arch);
@@ -393,7 +417,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < IGNIS__SOURCE_COUNT; i++)
         texts[i] = join(&ignis__sources[i]);
     for (int p = 0; p < COUNT(programs) && arch_count; p++) {
-        if (!strstr(program_name(p), only) || atoi(usable[arch_count - 1]) < programs[p].first_arch)
+        int taken = 0;
+        for (int a = 0; a < arch_count; a++)
+            taken |= !is_skipped(p, usable[a]);
+        if (!strstr(program_name(p), only) || !taken)
             continue;
         for (const char *const *variant = programs[p].variants; *variant; variant++) {
             for (int a = 0; a < arch_count; a++) {
@@ -403,7 +430,7 @@ int main(int argc, char **argv)
                 j->program = p;
                 j->variant = *variant;
                 j->arch = usable[a];
-                j->skipped = atoi(usable[a]) < programs[p].first_arch;
+                j->skipped = is_skipped(p, usable[a]);
                 jobs[job_count++] = j;
             }
         }
