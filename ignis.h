@@ -208,6 +208,9 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
         written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
+        To wait for a context spoils what any thread captures there. So ignis_graph_begin waits for the device, and for threads that wait for it
+        already (in ignis_synchronize, say), as long as their work takes; and while a thread captures, those that wait do so stream by stream.
+
     ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
@@ -1515,9 +1518,10 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
-    random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
+    random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
+    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
+    not f64), MISMATCH (above the tolerance; the
     message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
@@ -1709,6 +1713,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
+    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
+    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
+    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too.
+    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Returns: the norm, or no handle; then *sum is none either.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
@@ -1788,6 +1804,7 @@ typedef struct ignis_sdpa_desc {
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
     head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
+    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -8908,8 +8925,17 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
@@ -10865,6 +10891,7 @@ typedef struct ignis__walk {
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
@@ -11064,12 +11091,22 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+{
+    if (whole && *sum) {
+        ignis__array_unclaim(walk->call, *sum);
+        *sum = NULL;
+    }
+    return ignis__gradient_add(walk->call, sum, gradient);
+}
+
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
     ignis__reached *reached = ignis__walk_reach(walk, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+        return ignis__walk_add(walk, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
@@ -11100,7 +11137,7 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     if (!ignis__walk_admits(walk, tensor, &standing)) {
@@ -11108,19 +11145,24 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
         return false;
     }
     if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient);
+        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
     if (!standing.node->grad)
         ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
 }
 
 /*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
-    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
-    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
-    return maker ? maker->grad : NULL;
+    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__tensor *tensor = walk->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_standing(tensor).node;
+    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
+
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
+static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
@@ -11185,6 +11227,7 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     ignis_status status;
     ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
     walk->at = node;
+    walk->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
@@ -11257,7 +11300,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
         else if (given[i])
             ignis__array_unclaim(walk->call, given[i]);
     }
@@ -11312,7 +11355,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
@@ -11413,7 +11456,7 @@ static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor
     walk.one = known ? gradient->slot.handle : 0;
     thread->walk = &walk;
     thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
     ok = ignis__walk_end(&walk, ok);
     thread->walk = walk.outer;
     thread->walk_serial = walk.outer ? walk.outer->serial : 0;
@@ -11774,13 +11817,13 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time. */
-static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
+    return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -11794,9 +11837,7 @@ static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
     bool ok = false;
     if (!scope.id)
         return false;
-    ignis_no_grad_begin();
-    output = ignis__gradcheck_call(check);
-    ignis_no_grad_end();
+    output = ignis__gradcheck_call(check, 1);
     *value = 0;
     if (output.id && ignis_tensor_query(output, &info) == IGNIS_OK) {
         numel = ignis_array_numel(info.data);
@@ -11829,7 +11870,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
             ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK;
     }
     if (ok)
-        output = ignis__gradcheck_call(check);
+        output = ignis__gradcheck_call(check, 0);
     ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
     if (ok) {
         numel = ignis_array_numel(info.data);
@@ -11887,9 +11928,20 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The backward whose backward function made a tensor that was found, by serial. */
+static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    uint64_t made_in = tensor ? tensor->made_in : 0;
+    if (tensor)
+        ignis__tensor_drop("ignis_gradcheck", tensor);
+    return made_in;
+}
+
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
+    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -11905,6 +11957,13 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         }
         if (info.requires_grad && !info.is_leaf) {
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            return ignis__nan();
+        }
+        if (info.requires_grad && walk && ignis__tensor_made_in(check->inputs[i]) != walk) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "a leaf made here with its values",
+                        i);
             return ignis__nan();
         }
     }
@@ -12316,9 +12375,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
-    saves stay. No handle after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -12327,9 +12385,9 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
-    if (op->ok && op->records && rule) {
+    if (op->ok && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        node = ignis__tape_add(op->work.call, made, count, inputs, rule);
         if (node) {
             node->knows_one = op->knows_one;
         } else {
@@ -12339,6 +12397,14 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         }
         ignis__tensor_drop(op->work.call, made);
     }
+    return result;
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -12350,10 +12416,10 @@ IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *ar
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12363,6 +12429,15 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
@@ -14285,11 +14360,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -14327,7 +14402,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -14348,8 +14423,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -14360,12 +14436,19 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+    ignis__builtin warp, block, add_warp, add_block, backward_warp, backward_block, onto_warp, onto_block, averages, columns;
 } ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP,             \
+        IGNIS__BUILTIN_##NAME##_ONTO_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
@@ -14388,7 +14471,7 @@ static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ign
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+    over many rows. Longer ones take two kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
@@ -14396,14 +14479,25 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
+    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,
+                     &work->partial_w,
+                     &work->partial_b,
+                     &work->dy,
+                     &work->x,
+                     &work->w,
+                     &work->mean,
+                     &work->rstd,
+                     &work->rows,
+                     &work->n,
+                     onto ? (void *)&work->before : (void *)&work->packed};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (work->n <= threads * share) {
+    work->before = onto ? work->before : 0;
+    if (in_registers) {
         count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
         ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
@@ -14425,7 +14519,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
     int64_t n;
@@ -14450,8 +14544,11 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.rstd = ignis__op_read(&op, op.in[3]);
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
@@ -14464,18 +14561,21 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
+/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
-    int i;
+    int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
-    for (i = 1; i < op->count; i++) {
+    for (i = 1; i < weights; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
         if (shape->ndim != 1 || shape->dim[0] != n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
+    if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
+        ignis__op_same_shape(op, weights, "y");
     if (!(*eps >= 0))
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
@@ -14483,69 +14583,142 @@ static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
     return op->ok;
 }
 
-/*  inputs: x, w, and b of layer_norm. */
-static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+/*  What the forward kernels work on. */
+typedef struct ignis__norm_work {
+    ignis__address y, mean, rstd, x, w, b, sum, other;
+    int64_t rows, n, numel;
+    double eps;
+} ignis__norm_work;
+
+/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
+{
+    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
+                     &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
+    void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
+                      &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    if (work->sum && packed) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
+    }
+    if (work->sum) {
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum;
+    }
+    ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+}
+
+/*  The tensor of a sum of the operation's first and last input. */
+static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
+{
+    ignis__tensor *added[2];
+    ignis__binary_params same;
+    ignis_rule rule;
+    int last = op->count - 1;
+    memset(&same, 0, sizeof same);
+    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
+    rule.saved_count = 0;
+    added[0] = op->tensors[0];
+    added[1] = op->tensors[last];
+    return ignis__op_result(op, sum, 2, added, op->records && (op->wanted[0] || op->wanted[last]) ? &rule : NULL);
+}
+
+/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                        ignis_tensor *sum_out)
 {
     ignis__op op;
-    ignis__array *out, *means = NULL, *rstds;
-    ignis__address x, w, b = 0, y, mean = 0, rstd;
-    ignis__rows plan;
+    ignis__array *out, *sum = NULL, *means = NULL, *rstds;
+    ignis__tensor *made[3];
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__norm_work work;
     ignis_dtype dtype;
-    int64_t rows, n;
-    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
-    if (!ignis__op_begin(&op, norm->call, count, inputs))
-        return ignis__no_tensor();
+    ignis_rule rule;
+    if (sum_out)
+        *sum_out = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return result;
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
-    ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, &eps, n);
+    work.eps = eps;
+    work.numel = op.in[0]->numel;
+    ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
+    ignis__norm_check(&op, norm, &work.eps, work.n);
     out = ignis__op_new_like(&op, op.in[0]);
-    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    ignis__op_save(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+    work.x = ignis__op_read(&op, op.in[0]);
+    work.w = ignis__op_read(&op, op.in[1]);
+    work.y = ignis__op_write(&op, out);
+    work.rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+        work.b = ignis__op_read(&op, op.in[2]);
+        work.mean = ignis__op_write(&op, means);
+    }
+    if (sum_out) {
+        sum = ignis__op_new_like(&op, op.in[0]);
+        work.other = ignis__op_read(&op, op.in[count - 1]);
+        work.sum = ignis__op_write(&op, sum);
+    }
+    ignis__norm_run(&op, norm, &work, dtype);
+    ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
-    x = ignis__op_read(&op, op.in[0]);
-    w = ignis__op_read(&op, op.in[1]);
-    y = ignis__op_write(&op, out);
-    rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms) {
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (means)
         ignis__op_save(&op, means);
-        b = ignis__op_read(&op, op.in[2]);
-        mean = ignis__op_write(&op, means);
+    if (!sum_out)
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    *sum_out = ignis__norm_sum(&op, sum);
+    made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
+    made[1] = op.tensors[1];
+    made[2] = op.tensors[2];
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, op.records ? &rule : NULL);
+    if (made[0])
+        ignis__tensor_drop(call, made[0]);
+    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
+        (void)ignis_tensor_release(*sum_out);
+        *sum_out = ignis__no_tensor();
     }
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    return result;
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    static const ignis__norm kind = {"ignis_layer_norm",
-                                     "layer_norm",
-                                     false,
-                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w, b};
-    return ignis__norm_forward(&kind, 3, inputs, eps);
+    return ignis__norm_forward("ignis_layer_norm", &ignis__layer_norm, 3, inputs, eps, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    static const ignis__norm kind = {"ignis_rms_norm",
-                                     "rms_norm",
-                                     true,
-                                     IGNIS__BUILTIN_RMS_NORM_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w};
-    return ignis__norm_forward(&kind, 2, inputs, eps);
+    return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
+}
+
+/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                    ignis_tensor *sum)
+{
+    ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
+    if (!sum && unasked.id)
+        (void)ignis_tensor_release(unasked);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, b, y};
+    return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
+}
+
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, y};
+    return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
@@ -14884,7 +15057,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
     if (plan.warp) { /* there is no such kernel */
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
@@ -14950,7 +15123,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     void *function;
     int resident = 0;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
@@ -15302,10 +15475,16 @@ typedef struct ignis__attention_scratch {
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
 
-/*  Few queries would fill little of a tile of what is kept in float. */
+/*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+    int least = ignis__attention_backward_queries(p) / 4;
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    if (p->sq < least)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    return p->sq >= least;
 }
 
 /*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
