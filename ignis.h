@@ -202,6 +202,15 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON MATRIX PRODUCTS (>>ops.matmul)
+
+        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
+        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
+        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
+        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
+        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
