@@ -178,27 +178,49 @@ def bench_memory():
 # --- attention ------------------------------------------------------------------------------------------------------------
 
 
-def bench_attention():
+def bench_sdpa(name, d, causal, batch, heads, queries, keys=None, kv_heads=None, dtype=torch.bfloat16):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    keys, kv_heads = keys or queries, kv_heads or heads
+
+    def tensor(rows, count):  # as a network has it: [batch, rows, heads, d] in memory
+        return torch.randn(batch, rows, count, d, device=DEVICE, dtype=dtype).transpose(1, 2)
+
+    q, k, v = (tensor(*size).requires_grad_() for size in ((queries, heads), (keys, kv_heads), (keys, kv_heads)))
+    gradient = tensor(queries, heads)
+    flops = 4 * queries * keys * d * heads * batch * (0.5 if causal else 1)
+
+    def times(backend):
+        with sdpa_kernel(backend):
+            return forward_and_backward(
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv_heads != heads), [q, k, v], gradient)
+
+    flash = times(SDPBackend.FLASH_ATTENTION)
+    cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
+    for which, factor in enumerate((1, 2.5)):
+        row(f"{name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / flash[which] / 1e12,
+            factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
+
+
+def bench_attention():
     for d in (64, 128):
         for causal in (True, False):
             for length in (1024, 4096, 16384):
-                batch, heads = 16384 // length, 2048 // d
-                # as a network has it: [batch, length, heads, d] in memory
-                q, k, v = (torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
-                gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
-                flops = 4 * length * length * d * heads * batch * (0.5 if causal else 1)
-
-                def times(backend):
-                    with sdpa_kernel(backend):
-                        return forward_and_backward(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), [q, k, v], gradient)
-
-                flash = times(SDPBackend.FLASH_ATTENTION)
-                cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
-                for which, factor in enumerate((1, 2.5)):
-                    row(f"sdpa D{d} {'causal' if causal else 'full'} S{length} {'backward' if which else 'forward'}", "TFLOP/s",
-                        factor * flops / flash[which] / 1e12, factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
+                bench_sdpa(f"sdpa D{d} {'causal' if causal else 'full'} S{length}", d, causal, 16384 // length, 2048 // d, length)
+    for d, heads in ((72, 28), (80, 25), (96, 21), (192, 10), (256, 8)):
+        bench_sdpa(f"sdpa D{d} causal S4096", d, True, 4, heads, 4096)
+    bench_sdpa("sdpa D256 full S4096", 256, False, 4, 8, 4096)
+    bench_sdpa("sdpa D128 causal S4096, 32 heads, 8 of keys", 128, True, 2, 32, 4096, kv_heads=8)
+    bench_sdpa("sdpa D128 causal S4000", 128, True, 4, 16, 4000)
+    bench_sdpa("sdpa D64 causal S4000", 64, True, 4, 32, 4000)
+    bench_sdpa("sdpa D128 causal S4096, f16", 128, True, 4, 16, 4096, dtype=torch.float16)
+    bench_sdpa("sdpa D128 full 77 on 4096", 128, False, 4, 16, 77, 4096)
+    bench_sdpa("sdpa D64 full 77 on 4096", 64, False, 4, 32, 77, 4096)
+    bench_sdpa("sdpa D128 causal 128 on 128", 128, True, 128, 16, 128)
+    bench_sdpa("sdpa D64 causal 128 on 128", 64, True, 128, 32, 128)
+    bench_sdpa("sdpa D128 causal S4096, 8 heads", 128, True, 1, 8, 4096)
+    bench_sdpa("sdpa D128 causal S1024, 8 heads", 128, True, 1, 8, 1024)
+    bench_sdpa("sdpa D64 causal S1024, 12 heads", 64, True, 1, 12, 1024)
 
 
 # --- GPT-2 ------------------------------------------------------------------------------------------------------------------
