@@ -208,6 +208,9 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
         written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
+        To wait for a context spoils what any thread captures there. So ignis_graph_begin waits for the device, and for threads that wait for it
+        already (in ignis_synchronize, say), as long as their work takes; and while a thread captures, those that wait do so stream by stream.
+
     ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
@@ -563,6 +566,14 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
+/*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
+typedef enum ignis_matmul_by {
+    IGNIS_MATMUL_AUTO,     /* cuBLASLt where it is found, else Ignis' own kernels */
+    IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
+    IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
+    IGNIS_MATMUL_MEASURE   /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+} ignis_matmul_by;
+
 /*  The kernels of ignis_sdpa. */
 typedef enum ignis_attention {
     IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
@@ -575,7 +586,7 @@ typedef struct ignis_desc {
     int device;                 /* the device that threads start with (0) */
     const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
     const char *nvrtc_library;  /* path of libnvrtc (searched when a kernel has to be compiled) */
-    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for) */
+    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
     const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when asked for) */
     const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
     int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
@@ -585,6 +596,7 @@ typedef struct ignis_desc {
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
     ignis_logger logger;        /* writes warnings and errors to stderr */
+    ignis_matmul_by matmul;     /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
     ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
 } ignis_desc;
 
@@ -1506,9 +1518,10 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
-    random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
+    random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
+    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
+    not f64), MISMATCH (above the tolerance; the
     message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
@@ -1527,7 +1540,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b);
@@ -1537,10 +1550,26 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in ignis_matmul; in f16 and
     bf16 cuBLASLt may round the product once before it adds the bias.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+typedef enum ignis_activation {
+    IGNIS_ACTIVATION_RELU = 1,
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+} ignis_activation;
+
+/*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
+    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation);
 
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
@@ -1684,6 +1713,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
+    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
+    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
+    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too.
+    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Returns: the norm, or no handle; then *sum is none either.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
@@ -1763,6 +1804,7 @@ typedef struct ignis_sdpa_desc {
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
     head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
+    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -8844,6 +8886,13 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
     X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
+    X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
+    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
+    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
     X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
     X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
@@ -8875,8 +8924,17 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
@@ -9057,7 +9115,8 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+        strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -10831,6 +10890,7 @@ typedef struct ignis__walk {
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
@@ -11030,12 +11090,22 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+{
+    if (whole && *sum) {
+        ignis__array_unclaim(walk->call, *sum);
+        *sum = NULL;
+    }
+    return ignis__gradient_add(walk->call, sum, gradient);
+}
+
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
     ignis__reached *reached = ignis__walk_reach(walk, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+        return ignis__walk_add(walk, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
@@ -11066,7 +11136,7 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     if (!ignis__walk_admits(walk, tensor, &standing)) {
@@ -11074,19 +11144,24 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
         return false;
     }
     if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient);
+        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
     if (!standing.node->grad)
         ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
 }
 
 /*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
-    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
-    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
-    return maker ? maker->grad : NULL;
+    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__tensor *tensor = walk->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_standing(tensor).node;
+    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
+
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
+static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
@@ -11151,6 +11226,7 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     ignis_status status;
     ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
     walk->at = node;
+    walk->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
@@ -11223,7 +11299,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
         else if (given[i])
             ignis__array_unclaim(walk->call, given[i]);
     }
@@ -11278,7 +11354,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
@@ -11379,7 +11455,7 @@ static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor
     walk.one = known ? gradient->slot.handle : 0;
     thread->walk = &walk;
     thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
     ok = ignis__walk_end(&walk, ok);
     thread->walk = walk.outer;
     thread->walk_serial = walk.outer ? walk.outer->serial : 0;
@@ -11740,13 +11816,13 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time. */
-static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
+    return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -11760,9 +11836,7 @@ static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
     bool ok = false;
     if (!scope.id)
         return false;
-    ignis_no_grad_begin();
-    output = ignis__gradcheck_call(check);
-    ignis_no_grad_end();
+    output = ignis__gradcheck_call(check, 1);
     *value = 0;
     if (output.id && ignis_tensor_query(output, &info) == IGNIS_OK) {
         numel = ignis_array_numel(info.data);
@@ -11795,7 +11869,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
             ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK;
     }
     if (ok)
-        output = ignis__gradcheck_call(check);
+        output = ignis__gradcheck_call(check, 0);
     ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
     if (ok) {
         numel = ignis_array_numel(info.data);
@@ -11853,9 +11927,20 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The backward whose backward function made a tensor that was found, by serial. */
+static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    uint64_t made_in = tensor ? tensor->made_in : 0;
+    if (tensor)
+        ignis__tensor_drop("ignis_gradcheck", tensor);
+    return made_in;
+}
+
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
+    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -11871,6 +11956,13 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         }
         if (info.requires_grad && !info.is_leaf) {
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            return ignis__nan();
+        }
+        if (info.requires_grad && walk && ignis__tensor_made_in(check->inputs[i]) != walk) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "a leaf made here with its values",
+                        i);
             return ignis__nan();
         }
     }
@@ -12282,9 +12374,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
-    saves stay. No handle after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -12293,9 +12384,9 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
-    if (op->ok && op->records && rule) {
+    if (op->ok && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        node = ignis__tape_add(op->work.call, made, count, inputs, rule);
         if (node) {
             node->knows_one = op->knows_one;
         } else {
@@ -12305,6 +12396,14 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         }
         ignis__tensor_drop(op->work.call, made);
     }
+    return result;
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -12316,10 +12415,10 @@ IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *ar
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12329,6 +12428,15 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
@@ -12420,6 +12528,180 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
+/* >>ops.matmul - matrix products: own kernels ------------------------------------------------------------------------------ */
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int nothing;                  /* in place of padding, as plans are found by the bytes of their product */
+} ignis__product;
+
+/*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
+typedef struct ignis__epilogue {
+    ignis__array *bias;        /* [n], added to each row */
+    int activation;            /* IGNIS__RELU or _GELU; 0: none */
+    bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
+    ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
+    ignis__array *residual;    /* like out, added */
+    ignis__array *column_sums; /* [n]: the sums of the results over m */
+    bool accumulate;           /* the result is added to what is in out */
+    ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
+} ignis__epilogue;
+
+enum { IGNIS__RELU = 1, IGNIS__GELU };
+
+/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+typedef struct ignis__gemm {
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
+    int64_t m, n, k, batch, batch_a, batch_b, split_k;
+    double alpha;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+} ignis__gemm;
+
+/*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads, shared;
+    char define[64]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
+{
+    return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
+    as large as keeps all multiprocessors busy. */
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__gemm_kernel kernel;
+    bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
+    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    memset(&kernel, 0, sizeof kernel);
+    kernel.rows = kernel.columns = large ? 128 : 64;
+    if (rounds && info->compute_major >= 8) {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        kernel.threads = large ? 256 : 128;
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    } else {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
+        kernel.threads = 256;
+    }
+    return kernel;
+}
+
+/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
+static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
+{
+    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
+    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
+    p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
+}
+
+/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+{
+    int64_t pack = ignis__pack_elements(dtype);
+    return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
+}
+
+/*  Adds [count, n] up, in the order of the rows. */
+static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+{
+    ignis__address to = ignis__op_write(op, out);
+    void *params[] = {&to, &from, &count, &out->numel};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+}
+
+static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
+{
+    return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  The parameters but for sums over parts; out and what goes with it has elements. */
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+{
+    ignis__gemm p;
+    memset(&p, 0, sizeof p);
+    p.m = product->m;
+    p.n = product->n;
+    p.k = product->k;
+    p.batch = product->batch;
+    p.batch_a = product->batch_a;
+    p.batch_b = product->batch_b;
+    p.transpose_a = product->transpose_a;
+    p.transpose_b = product->transpose_b;
+    p.alpha = 1;
+    p.splits = 1;
+    p.split_k = p.k;
+    p.activation = epilogue->activation;
+    p.gradient = epilogue->gradient;
+    p.accumulate = epilogue->accumulate;
+    if (epilogue->bias)
+        p.bias = ignis__op_read(op, epilogue->bias);
+    if (epilogue->pre)
+        p.pre = epilogue->gradient ? ignis__op_read(op, epilogue->pre) : ignis__op_write(op, epilogue->pre);
+    if (epilogue->residual)
+        p.residual = ignis__op_read(op, epilogue->residual);
+    p.out = ignis__op_write(op, out);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, p.n, 0);
+    return p;
+}
+
+/*  Launches a kernel that does what comes behind a product: 32 x 128 elements a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    void *params[] = {p};
+    if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_room(op, ignis__ceil_div(p->m, 32) * p->n, dtype);
+    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
+    if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                            const ignis__epilogue *epilogue)
+{
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
+    ignis__gemm_kernel kernel;
+    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
+    void *params[] = {&p};
+    if (p.k > 0) {
+        p.a = ignis__op_read(op, a);
+        p.b = ignis__op_read(op, b);
+    }
+    if (!op->ok)
+        return false;
+    p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
+    p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
+    kernel = ignis__gemm_choose(op, dtype, &p);
+    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    if (p.splits > 1)
+        p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
+    else if (epilogue->column_sums)
+        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
+    if (row_sums)
+        p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
+    ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
+                     ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
+    if (p.splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
+    return row_sums;
+}
+
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
 enum { /* numbers of cuBLASLt's enumerations */
@@ -12460,18 +12742,8 @@ typedef struct ignis__lt_choice {
     int reserved[4];
 } ignis__lt_choice;
 
-/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b) (+ bias [n]). cuBLASLt thinks in columns: a row-major matrix is its
-    transpose there, so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
-typedef struct ignis__product {
-    int64_t m, n, k, batch;
-    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
-    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int dtype, epilogue;
-    int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int nothing;   /* in place of padding, as plans are found by the bytes of their product */
-} ignis__product;
-
-/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
+/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
+    so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -12487,7 +12759,9 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-} ignis__matmul = {{0}, {{0}}};
+    ignis_matmul_by by;
+    uint64_t missing; /* cuBLASLt was looked for and not found */
+} ignis__matmul = {{0}, {{0}}, IGNIS_MATMUL_AUTO, 0};
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -12627,34 +12901,30 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
-    over k. *supported says whether cuBLASLt has a kernel for it; null: having
-    none is a failure. All sizes are positive. */
-static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              ignis__array *bias, bool *supported)
+/*  A product by cuBLASLt: out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
+    sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epilogue, ignis__array *out, ignis__array *a, ignis__array *b,
+                          ignis__array *bias)
 {
     static const float one_f32 = 1, zero_f32 = 0;
     static const double one_f64 = 1, zero_f64 = 0;
-    bool wide = product.dtype == IGNIS_F64, known;
+    ignis__product described = *product;
+    bool wide = product->dtype == IGNIS_F64, known;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
+        at_bias = epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
-        return;
-    product.alignment = ignis__alignment_of(at_a, at_b, at_out);
+        return true;
+    described.epilogue = epilogue;
+    described.alignment = ignis__alignment_of(at_a, at_b, at_out);
     bias_pointer = (void *)(uintptr_t)at_bias;
-    plan = ignis__plan_get(op->work.call, op->work.device, &product, bias_pointer, &known);
-    if (supported)
-        *supported = known;
+    plan = ignis__plan_get(op->work.call, op->work.device, &described, bias_pointer, &known);
     if (!plan) {
-        if (!known && !supported)
-            ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
-                           ignis__dtypes[product.dtype].name, op->work.device->info.device);
-        op->ok = !known && supported;
-        return;
+        op->ok = !known;
+        return known;
     }
     if (plan->choice.workspace) {
         workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
@@ -12677,6 +12947,58 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
         ignis__memory_give(op->work.call, op->work.device, workspace);
+    return true;
+}
+
+/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
+static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                               const ignis__epilogue *epilogue, bool *row_sums)
+{
+    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
+    ignis__epilogue rest = *epilogue;
+    ignis__gemm p;
+    *row_sums = false;
+    if (product->k == 0)
+        ignis__op_zero(op, to);
+    else if (epilogue->bias && narrow)
+        biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
+    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
+        *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
+    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+        return false;
+    if (biased)
+        rest.bias = NULL;
+    if (keeps && biased && to == epilogue->pre)
+        rest.pre = NULL; /* it is there */
+    if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
+        p = ignis__gemm_params(op, product, out, &rest);
+        p.partial = ignis__op_read(op, to);
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+    } else if (rest.bias) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
+        void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
+        ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+    }
+    return true;
+}
+
+/*  Who computes products: what the program says, else what the user's environment says. */
+static bool ignis__matmul_setup(const char *call, ignis_matmul_by by)
+{
+    static const char *const names[] = {"auto", "cublaslt", "own", "measure"};
+    const char *env = getenv("IGNIS_MATMUL");
+    int i;
+    ignis__matmul.by = by;
+    ignis__atomic_store(&ignis__matmul.missing, 0);
+    if (by != IGNIS_MATMUL_AUTO || !env || !*env)
+        return true;
+    for (i = 0; i < IGNIS__COUNT(names); i++)
+        if (strcmp(env, names[i]) == 0)
+            ignis__matmul.by = (ignis_matmul_by)i;
+    if (ignis__matmul.by == IGNIS_MATMUL_AUTO && strcmp(env, names[0]) != 0)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_MATMUL is \"%s\"; it is auto, cublaslt, own or measure", env);
+    return ignis__matmul.by != IGNIS_MATMUL_AUTO || strcmp(env, names[0]) == 0;
 }
 
 /*  Frees the plans of a device; its context is current. */
@@ -12705,15 +13027,43 @@ static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
     return product;
 }
 
-/*  Runs a product whose sizes may be zero. */
-static void ignis__matmul_any(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b)
+/*  Whether cuBLASLt can be had. That it cannot is found out once. */
+static bool ignis__lt_there(const char *call)
 {
+    ignis__record before, failure;
+    char why[2048];
+    bool found;
+    if (ignis__atomic_load(&ignis__matmul.missing))
+        return false;
+    if (ignis__atomic_load(&ignis__libraries[IGNIS_LIBRARY_CUBLASLT].loaded))
+        return true;
+    before = ignis__quiet_begin();
+    found = ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT);
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    if (!found && ignis__atomic_add(&ignis__matmul.missing, 1) == 0)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: Ignis' own kernels compute products. %s", call, why);
+    return found;
+}
+
+/*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
+static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                              const ignis__epilogue *epilogue)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis_matmul_by by = ignis__matmul.by;
+    bool row_sums = false;
+    if (!epilogue)
+        epilogue = &nothing;
     if (!op->ok || out->numel == 0)
-        return;
-    if (product->k == 0)
-        ignis__op_zero(op, out);
-    else
-        ignis__matmul_run(op, *product, out, a, b, NULL, NULL);
+        return false;
+    if (by == IGNIS_MATMUL_CUBLASLT || (by != IGNIS_MATMUL_OWN && ignis__lt_there(op->work.call))) {
+        if (ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+            return row_sums;
+        if (by == IGNIS_MATMUL_CUBLASLT)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                                  ignis__dtypes[product->dtype].name, op->work.device->info.device);
+    }
+    return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
 /*  y = a b: da = g b^T; y = a b^T: da = g b. */
@@ -12725,7 +13075,7 @@ static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p
     q.k = p->n;
     q.transpose_b = !p->transpose_b;
     q.batch_a = p->m * p->n;
-    ignis__matmul_any(op, &q, gradient, g, b);
+    ignis__matmul_run(op, &q, gradient, g, b, NULL);
     return gradient;
 }
 
@@ -12755,7 +13105,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
         gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2]);
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_any(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0]);
+        ignis__matmul_run(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     return ignis__op_give(&op, args, 2, gradients);
 }
@@ -12787,7 +13137,6 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     product->batch_b = product->k * product->n;
     product->transpose_b = transpose_b;
     product->dtype = (int)op->in[0]->dtype;
-    product->epilogue = IGNIS__LT_EPILOGUE_NONE;
     *out = *a;
     out->dim[a->ndim - 1] = product->n;
     return true;
@@ -12804,7 +13153,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__matmul_any(&op, &product, out, op.in[0], op.in[1]);
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
@@ -13710,52 +14059,24 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
-/* >>ops.matmul - linear: x w^T + bias, the bias inside the product where cuBLASLt can -------------------------------------- */
+/* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
-static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
-{
-    ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, bias);
-    void *params[] = {&at, &at, &from, &out->numel, &bias->numel, &out->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
-}
-
-static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ignis__array *out, ignis__array *x, ignis__array *w,
-                                  ignis__array *bias)
-{
-    ignis__product fused = *plain;
-    bool supported = false;
-    if (!op->ok || out->numel == 0)
-        return;
-    fused.epilogue = IGNIS__LT_EPILOGUE_BIAS;
-    if (bias && plain->k > 0 && plain->dtype != IGNIS_F64)
-        ignis__matmul_run(op, fused, out, x, w, bias, &supported);
-    if (supported)
-        return;
-    ignis__matmul_any(op, plain, out, x, w);
-    if (bias && op->ok)
-        ignis__linear_add_bias(op, out, bias);
-}
-
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = ignis__matmul_product_b(forward);
+    ignis__epilogue epilogue;
     ignis__spread rows;
-    bool fused = false;
-    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
-        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
-        ignis__matmul_run(op, q, dw, g, x, db, &fused);
-        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
-    }
-    if (fused)
-        return;
+    bool summed = false;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.row_sums = db;
     if (dw)
-        ignis__matmul_any(op, &q, dw, g, x);
+        summed = ignis__matmul_run(op, &q, dw, g, x, &epilogue);
     rows.outer = 1;
     rows.n = forward->m;
     rows.inner = forward->n;
-    if (db)
+    if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
@@ -13780,6 +14101,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
 {
     ignis_tensor inputs[] = {x, w, bias};
+    ignis__epilogue epilogue;
     ignis__product product;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -13796,11 +14118,142 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__linear_forward(&op, &product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = count == 3 ? op.in[2] : NULL;
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
+}
+
+/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+
+typedef struct ignis__mlp {
+    ignis__product first, second;
+    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+} ignis__mlp;
+
+static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
+    ignis__epilogue epilogue;
+    ignis__product q;
+    ignis__op op;
+    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
+        return ignis__failed();
+    if (args->needed[2])
+        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
+    if (bias_2)
+        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
+    if (op.ok && (gradients[2] || bias_2))
+        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
+    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
+        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.activation = p->activation;
+        epilogue.gradient = true;
+        epilogue.pre = op.in[PRE];
+        if (bias_1)
+            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
+        q = p->second;
+        q.n = p->second.k;
+        q.k = p->second.n;
+        q.transpose_b = 0;
+        q.batch_a = q.m * q.k;
+        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
+            ignis__op_zero(&op, gradients[p->bias_1]);
+        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1]);
+        if (args->needed[1])
+            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
+        if (gradients[1])
+            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+{
+    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
+    const ignis_shape *w_2 = &op->in[2]->shape;
+    int i;
+    for (i = 0; i < op->count; i++)
+        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
+            return false;
+    if (op->in[1]->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
+    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+        return false;
+    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
+                              (long long)p->first.n);
+    p->second = p->first;
+    p->second.k = p->first.n;
+    p->second.n = w_2->dim[0];
+    p->second.batch_a = p->second.m * p->second.k;
+    p->second.batch_b = p->second.k * p->second.n;
+    *out = *hidden;
+    out->dim[out->ndim - 1] = p->second.n;
+    for (i = 3; i < op->count; i++) {
+        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
+        if (op->in[i]->numel != n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
+                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp";
+    ignis_tensor inputs[5];
+    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
+    ignis_shape hidden_shape, out_shape;
+    ignis__epilogue epilogue;
+    ignis__mlp p;
+    ignis__op op;
+    int count = 3;
+    memset(&p, 0, sizeof p);
+    inputs[0] = x;
+    inputs[1] = w1;
+    inputs[2] = w2;
+    if (b1.id)
+        inputs[p.bias_1 = count++] = b1;
+    if (b2.id)
+        inputs[p.bias_2 = count++] = b2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
+        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
+        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
+        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
+        epilogue.activation = p.activation;
+        epilogue.pre = pre;
+        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &epilogue);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
+        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, pre);
+        ignis__op_save(&op, hidden);
+    }
+    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -13840,11 +14293,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -13882,7 +14335,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -13903,8 +14356,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -13915,12 +14369,19 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+    ignis__builtin warp, block, add_warp, add_block, backward_warp, backward_block, onto_warp, onto_block, averages, columns;
 } ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP,             \
+        IGNIS__BUILTIN_##NAME##_ONTO_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
@@ -13943,7 +14404,7 @@ static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ign
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+    over many rows. Longer ones take two kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
@@ -13951,14 +14412,25 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
+    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,
+                     &work->partial_w,
+                     &work->partial_b,
+                     &work->dy,
+                     &work->x,
+                     &work->w,
+                     &work->mean,
+                     &work->rstd,
+                     &work->rows,
+                     &work->n,
+                     onto ? (void *)&work->before : (void *)&work->packed};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (work->n <= threads * share) {
+    work->before = onto ? work->before : 0;
+    if (in_registers) {
         count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
         ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
@@ -13980,7 +14452,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
     int64_t n;
@@ -14005,8 +14477,11 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.rstd = ignis__op_read(&op, op.in[3]);
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
@@ -14019,18 +14494,21 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
+/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
-    int i;
+    int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
-    for (i = 1; i < op->count; i++) {
+    for (i = 1; i < weights; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
         if (shape->ndim != 1 || shape->dim[0] != n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
+    if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
+        ignis__op_same_shape(op, weights, "y");
     if (!(*eps >= 0))
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
@@ -14038,69 +14516,142 @@ static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
     return op->ok;
 }
 
-/*  inputs: x, w, and b of layer_norm. */
-static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+/*  What the forward kernels work on. */
+typedef struct ignis__norm_work {
+    ignis__address y, mean, rstd, x, w, b, sum, other;
+    int64_t rows, n, numel;
+    double eps;
+} ignis__norm_work;
+
+/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
+{
+    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
+                     &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
+    void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
+                      &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    if (work->sum && packed) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
+    }
+    if (work->sum) {
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum;
+    }
+    ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+}
+
+/*  The tensor of a sum of the operation's first and last input. */
+static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
+{
+    ignis__tensor *added[2];
+    ignis__binary_params same;
+    ignis_rule rule;
+    int last = op->count - 1;
+    memset(&same, 0, sizeof same);
+    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
+    rule.saved_count = 0;
+    added[0] = op->tensors[0];
+    added[1] = op->tensors[last];
+    return ignis__op_result(op, sum, 2, added, op->records && (op->wanted[0] || op->wanted[last]) ? &rule : NULL);
+}
+
+/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                        ignis_tensor *sum_out)
 {
     ignis__op op;
-    ignis__array *out, *means = NULL, *rstds;
-    ignis__address x, w, b = 0, y, mean = 0, rstd;
-    ignis__rows plan;
+    ignis__array *out, *sum = NULL, *means = NULL, *rstds;
+    ignis__tensor *made[3];
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__norm_work work;
     ignis_dtype dtype;
-    int64_t rows, n;
-    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
-    if (!ignis__op_begin(&op, norm->call, count, inputs))
-        return ignis__no_tensor();
+    ignis_rule rule;
+    if (sum_out)
+        *sum_out = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return result;
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
-    ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, &eps, n);
+    work.eps = eps;
+    work.numel = op.in[0]->numel;
+    ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
+    ignis__norm_check(&op, norm, &work.eps, work.n);
     out = ignis__op_new_like(&op, op.in[0]);
-    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    ignis__op_save(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+    work.x = ignis__op_read(&op, op.in[0]);
+    work.w = ignis__op_read(&op, op.in[1]);
+    work.y = ignis__op_write(&op, out);
+    work.rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+        work.b = ignis__op_read(&op, op.in[2]);
+        work.mean = ignis__op_write(&op, means);
+    }
+    if (sum_out) {
+        sum = ignis__op_new_like(&op, op.in[0]);
+        work.other = ignis__op_read(&op, op.in[count - 1]);
+        work.sum = ignis__op_write(&op, sum);
+    }
+    ignis__norm_run(&op, norm, &work, dtype);
+    ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
-    x = ignis__op_read(&op, op.in[0]);
-    w = ignis__op_read(&op, op.in[1]);
-    y = ignis__op_write(&op, out);
-    rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms) {
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (means)
         ignis__op_save(&op, means);
-        b = ignis__op_read(&op, op.in[2]);
-        mean = ignis__op_write(&op, means);
+    if (!sum_out)
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    *sum_out = ignis__norm_sum(&op, sum);
+    made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
+    made[1] = op.tensors[1];
+    made[2] = op.tensors[2];
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, op.records ? &rule : NULL);
+    if (made[0])
+        ignis__tensor_drop(call, made[0]);
+    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
+        (void)ignis_tensor_release(*sum_out);
+        *sum_out = ignis__no_tensor();
     }
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    return result;
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    static const ignis__norm kind = {"ignis_layer_norm",
-                                     "layer_norm",
-                                     false,
-                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w, b};
-    return ignis__norm_forward(&kind, 3, inputs, eps);
+    return ignis__norm_forward("ignis_layer_norm", &ignis__layer_norm, 3, inputs, eps, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    static const ignis__norm kind = {"ignis_rms_norm",
-                                     "rms_norm",
-                                     true,
-                                     IGNIS__BUILTIN_RMS_NORM_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w};
-    return ignis__norm_forward(&kind, 2, inputs, eps);
+    return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
+}
+
+/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                    ignis_tensor *sum)
+{
+    ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
+    if (!sum && unasked.id)
+        (void)ignis_tensor_release(unasked);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, b, y};
+    return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
+}
+
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, y};
+    return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
@@ -14439,7 +14990,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
     if (plan.warp) { /* there is no such kernel */
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
@@ -14505,7 +15056,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     void *function;
     int resident = 0;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
@@ -14857,10 +15408,16 @@ typedef struct ignis__attention_scratch {
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
 
-/*  Few queries would fill little of a tile of what is kept in float. */
+/*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+    int least = ignis__attention_backward_queries(p) / 4;
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    if (p->sq < least)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    return p->sq >= least;
 }
 
 /*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
@@ -17243,6 +17800,9 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
+    else if ((int)desc->matmul < 0 || desc->matmul > IGNIS_MATMUL_MEASURE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.matmul is %d; it is IGNIS_MATMUL_AUTO, _CUBLASLT, _OWN or _MEASURE",
+                    (int)desc->matmul);
     else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
@@ -17299,6 +17859,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
+    if (!ignis__matmul_setup(call, desc->matmul))
+        return ignis__failed();
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)

@@ -7,8 +7,8 @@
     take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+        wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
-    mma or wgmma among the arguments chooses the kernels of attention (ignis_desc.attention).
     The other side: python3 bench/peer_training.py [file with the output of this program]
 */
 #define _GNU_SOURCE
@@ -403,82 +403,84 @@ static void bench_memory(void)
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
 
-typedef struct attention_work {
-    const char *name; /* null: made of the rest */
-    ignis_dtype dtype;
-    int batch, heads, kv_heads, head_dim, queries, keys;
+/*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
+typedef struct attention_shape {
+    const char *name;
+    int d, heads, kv_heads;
+    int64_t batch, sq, sk;
     ignis_mask mask;
-} attention_work;
+    ignis_dtype dtype;
+} attention_shape;
 
-static void bench_sdpa(const attention_work *work)
+static void bench_attention_shape(const attention_shape *shape)
 {
-    const bool causal = work->mask == IGNIS_MASK_CAUSAL;
-    int64_t batch = simulated ? 1 : work->batch, heads = simulated ? work->heads / work->kv_heads : work->heads, d = work->head_dim;
-    int64_t kv_heads = simulated ? 1 : work->kv_heads, queries = simulated ? 16 : work->queries, keys = simulated ? 16 : work->keys;
-    double flops = 4.0 * (double)(batch * heads * queries * keys * d) * (causal ? 0.5 : 1), forward, both;
-    ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, queries, heads * d), work->dtype, 1, false);
+    int64_t batch = simulated ? 1 : shape->batch, sq = simulated ? 64 : shape->sq, sk = simulated ? 64 : shape->sk;
+    int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads, i;
+    double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) * (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1), forward,
+           both;
+    ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
     operation op;
-    char name[64], text[80];
-    int i;
+    char name[64];
     memset(&op, 0, sizeof op);
     op.run = run_sdpa;
     op.count = 3;
     op.gradient = ignis_tensor_data(gradient);
-    op.attention.num_heads = (int)heads;
-    op.attention.num_kv_heads = (int)kv_heads;
-    op.attention.mask = work->mask;
-    for (i = 0; i < 3; i++)
-        op.in[i] = parameter(IGNIS_SHAPE(batch, i ? keys : queries, (i ? kv_heads : heads) * d), work->dtype, 1, false);
+    op.attention.num_heads = heads;
+    op.attention.num_kv_heads = kv_heads;
+    op.attention.mask = shape->mask;
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
+    for (i = 1; i < 3; i++)
+        op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
-    snprintf(name, sizeof name, "sdpa D%d %s S%d", work->head_dim, causal ? "causal" : "full", work->queries);
-    snprintf(text, sizeof text, "%s forward", work->name ? work->name : name);
-    row(text, flops / forward / 1e12, "TFLOP/s", 0);
-    snprintf(text, sizeof text, "%s backward", work->name ? work->name : name);
-    row(text, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
+    snprintf(name, sizeof name, "sdpa %s forward", shape->name);
+    row(name, flops / forward / 1e12, "TFLOP/s", 0);
+    snprintf(name, sizeof name, "sdpa %s backward", shape->name);
+    row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
     release(&op);
     REQUIRE(ignis_tensor_release(gradient));
 }
 
-/*  16384 tokens of width 2048, and the same in other shapes; then few items, and many. */
 static void bench_attention(void)
 {
-    static const int lengths[] = {1024, 4096, 16384};
-    static const attention_work others[] = {
-        {"sdpa D72 causal S4096", IGNIS_BF16, 4, 28, 28, 72, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D80 causal S4096", IGNIS_BF16, 4, 25, 25, 80, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D96 causal S4096", IGNIS_BF16, 4, 21, 21, 96, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D192 causal S4096", IGNIS_BF16, 4, 10, 10, 192, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D256 causal S4096", IGNIS_BF16, 4, 8, 8, 256, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D256 full S4096", IGNIS_BF16, 4, 8, 8, 256, 4096, 4096, IGNIS_MASK_NONE},
-        {"sdpa D128 causal S4096, 32 heads, 8 of keys", IGNIS_BF16, 2, 32, 8, 128, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D128 causal S4000", IGNIS_BF16, 4, 16, 16, 128, 4000, 4000, IGNIS_MASK_CAUSAL},
-        {"sdpa D64 causal S4000", IGNIS_BF16, 4, 32, 32, 64, 4000, 4000, IGNIS_MASK_CAUSAL},
-        {"sdpa D128 causal S4096, f16", IGNIS_F16, 4, 16, 16, 128, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D128 full 77 on 4096", IGNIS_BF16, 4, 16, 16, 128, 77, 4096, IGNIS_MASK_NONE},
-        {"sdpa D64 full 77 on 4096", IGNIS_BF16, 4, 32, 32, 64, 77, 4096, IGNIS_MASK_NONE},
-        {"sdpa D128 causal 128 on 128", IGNIS_BF16, 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL},
-        {"sdpa D64 causal 128 on 128", IGNIS_BF16, 128, 32, 32, 64, 128, 128, IGNIS_MASK_CAUSAL},
-        {"sdpa D128 causal S4096, 8 heads", IGNIS_BF16, 1, 8, 8, 128, 4096, 4096, IGNIS_MASK_CAUSAL},
-        {"sdpa D128 causal S1024, 8 heads", IGNIS_BF16, 1, 8, 8, 128, 1024, 1024, IGNIS_MASK_CAUSAL},
-        {"sdpa D64 causal S1024, 12 heads", IGNIS_BF16, 1, 12, 12, 64, 1024, 1024, IGNIS_MASK_CAUSAL},
+    static const attention_shape others[] = {
+        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
+        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16},
+        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
+        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
+        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
     };
-    attention_work work;
-    int d, causal, i;
-    memset(&work, 0, sizeof work);
-    work.dtype = IGNIS_BF16;
+    static const int lengths[] = {1024, 4096, 16384};
+    int d, causal, s;
     for (d = 64; d <= 128; d += 64)
         for (causal = 1; causal >= 0; causal--)
-            for (i = 0; i < COUNT_OF(lengths); i++) {
-                work.batch = 16384 / lengths[i];
-                work.heads = work.kv_heads = 2048 / d;
-                work.head_dim = d;
-                work.queries = work.keys = lengths[i];
-                work.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
-                bench_sdpa(&work);
+            for (s = 0; s < COUNT_OF(lengths); s++) {
+                attention_shape shape;
+                char name[64];
+                snprintf(name, sizeof name, "D%d %s S%d", d, causal ? "causal" : "full", lengths[s]);
+                shape.name = name;
+                shape.d = d;
+                shape.heads = shape.kv_heads = 2048 / d;
+                shape.batch = 16384 / lengths[s];
+                shape.sq = shape.sk = lengths[s];
+                shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
+                shape.dtype = IGNIS_BF16;
+                bench_attention_shape(&shape);
             }
-    for (i = 0; i < COUNT_OF(others); i++)
-        bench_sdpa(&others[i]);
+    for (s = 0; s < COUNT_OF(others); s++)
+        bench_attention_shape(&others[s]);
 }
 
 /* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
@@ -515,23 +517,20 @@ int main(int argc, char **argv)
         void (*run)(void);
     } sections[] = {{"host", bench_host}, {"mlp", bench_mlp}, {"memory", bench_memory}, {"attention", bench_attention}, {"gpt", bench_gpt}};
     ignis_device_info device;
-    ignis_desc setup;
-    int i, k, named = 0;
-    memset(&setup, 0, sizeof setup);
-    for (k = 1; k < argc; k++) {
-        if (strcmp(argv[k], "mma") == 0)
-            setup.attention = IGNIS_ATTENTION_MMA;
-        else if (strcmp(argv[k], "wgmma") == 0)
-            setup.attention = IGNIS_ATTENTION_WGMMA;
-        else
-            named++;
-    }
-    REQUIRE(ignis_setup(&setup));
+    ignis_desc desc;
+    int i, k, words = 1; /* that are no section */
+    memset(&desc, 0, sizeof desc);
+    for (k = 1; k < argc; k++)
+        if (strcmp(argv[k], "wgmma") == 0) {
+            desc.attention = IGNIS_ATTENTION_WGMMA;
+            words++;
+        }
+    REQUIRE(ignis_setup(&desc));
     REQUIRE(ignis_device_query(0, &device));
     simulated = strstr(device.name, "Simulator") != NULL;
     sink_leaf = parameter(IGNIS_SHAPE(1), IGNIS_BF16, ONES, true);
     for (i = 0; i < COUNT_OF(sections); i++) {
-        bool chosen = named == 0;
+        bool chosen = argc == words;
         for (k = 1; k < argc; k++)
             chosen = chosen || strcmp(argv[k], sections[i].name) == 0;
         if (chosen) {

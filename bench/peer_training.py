@@ -178,49 +178,54 @@ def bench_memory():
 # --- attention ------------------------------------------------------------------------------------------------------------
 
 
-def bench_sdpa(name, d, causal, batch, heads, queries, keys=None, kv_heads=None, dtype=torch.bfloat16):
+def bench_attention():
+    """The shapes of bench_training.c."""
+    bf16 = torch.bfloat16
+    shapes = [(f"D{d} {'causal' if causal else 'full'} S{length}", d, 2048 // d, 2048 // d, 16384 // length, length, length, causal, bf16)
+              for d in (64, 128) for causal in (True, False) for length in (1024, 4096, 16384)]
+    shapes += [
+        ("D72 causal S4096", 72, 28, 28, 4, 4096, 4096, True, bf16),
+        ("D80 causal S4096", 80, 25, 25, 4, 4096, 4096, True, bf16),
+        ("D96 causal S4096", 96, 21, 21, 4, 4096, 4096, True, bf16),
+        ("D192 causal S4096", 192, 10, 10, 4, 4096, 4096, True, bf16),
+        ("D256 causal S4096", 256, 8, 8, 4, 4096, 4096, True, bf16),
+        ("D256 full S4096", 256, 8, 8, 4, 4096, 4096, False, bf16),
+        ("D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, True, bf16),
+        ("D128 causal S4000", 128, 16, 16, 4, 4000, 4000, True, bf16),
+        ("D64 causal S4000", 64, 32, 32, 4, 4000, 4000, True, bf16),
+        ("D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, True, torch.float16),
+        ("D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, True, bf16),
+        ("D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, True, bf16),
+        ("D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, True, bf16),
+        ("D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, False, bf16),
+        ("D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, False, bf16),
+        ("D64 causal S128", 64, 32, 32, 128, 128, 128, True, bf16),
+        ("D128 causal S128", 128, 16, 16, 128, 128, 128, True, bf16),
+    ]
+    for shape in shapes:
+        bench_attention_shape(*shape)
+
+
+def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    keys, kv_heads = keys or queries, kv_heads or heads
+    def tensor(length, heads):  # as a network has it: [batch, length, heads, d] in memory
+        return torch.randn(batch, length, heads, d, device=DEVICE, dtype=dtype).transpose(1, 2)
 
-    def tensor(rows, count):  # as a network has it: [batch, rows, heads, d] in memory
-        return torch.randn(batch, rows, count, d, device=DEVICE, dtype=dtype).transpose(1, 2)
-
-    q, k, v = (tensor(*size).requires_grad_() for size in ((queries, heads), (keys, kv_heads), (keys, kv_heads)))
-    gradient = tensor(queries, heads)
-    flops = 4 * queries * keys * d * heads * batch * (0.5 if causal else 1)
+    inputs = [tensor(sq, heads).requires_grad_()] + [tensor(sk, kv_heads).requires_grad_() for _ in range(2)]
+    gradient = tensor(sq, heads)
+    flops = 4 * sq * sk * d * heads * batch * (0.5 if causal else 1)
 
     def times(backend):
         with sdpa_kernel(backend):
             return forward_and_backward(
-                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv_heads != heads), [q, k, v], gradient)
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads), inputs, gradient)
 
     flash = times(SDPBackend.FLASH_ATTENTION)
     cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
     for which, factor in enumerate((1, 2.5)):
-        row(f"{name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / flash[which] / 1e12,
+        row(f"sdpa {name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / flash[which] / 1e12,
             factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
-
-
-def bench_attention():
-    for d in (64, 128):
-        for causal in (True, False):
-            for length in (1024, 4096, 16384):
-                bench_sdpa(f"sdpa D{d} {'causal' if causal else 'full'} S{length}", d, causal, 16384 // length, 2048 // d, length)
-    for d, heads in ((72, 28), (80, 25), (96, 21), (192, 10), (256, 8)):
-        bench_sdpa(f"sdpa D{d} causal S4096", d, True, 4, heads, 4096)
-    bench_sdpa("sdpa D256 full S4096", 256, False, 4, 8, 4096)
-    bench_sdpa("sdpa D128 causal S4096, 32 heads, 8 of keys", 128, True, 2, 32, 4096, kv_heads=8)
-    bench_sdpa("sdpa D128 causal S4000", 128, True, 4, 16, 4000)
-    bench_sdpa("sdpa D64 causal S4000", 64, True, 4, 32, 4000)
-    bench_sdpa("sdpa D128 causal S4096, f16", 128, True, 4, 16, 4096, dtype=torch.float16)
-    bench_sdpa("sdpa D128 full 77 on 4096", 128, False, 4, 16, 77, 4096)
-    bench_sdpa("sdpa D64 full 77 on 4096", 64, False, 4, 32, 77, 4096)
-    bench_sdpa("sdpa D128 causal 128 on 128", 128, True, 128, 16, 128)
-    bench_sdpa("sdpa D64 causal 128 on 128", 64, True, 128, 32, 128)
-    bench_sdpa("sdpa D128 causal S4096, 8 heads", 128, True, 1, 8, 4096)
-    bench_sdpa("sdpa D128 causal S1024, 8 heads", 128, True, 1, 8, 1024)
-    bench_sdpa("sdpa D64 causal S1024, 12 heads", 64, True, 1, 12, 1024)
 
 
 # --- GPT-2 ------------------------------------------------------------------------------------------------------------------
