@@ -1555,6 +1555,22 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
+typedef enum ignis_activation {
+    IGNIS_ACTIVATION_RELU = 1,
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+} ignis_activation;
+
+/*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
+    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation);
+
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
@@ -1696,6 +1712,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
+
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
+    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
+    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
+    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too.
+    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Returns: the norm, or no handle; then *sum is none either.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
 
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
@@ -8896,8 +8924,17 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
@@ -10853,6 +10890,7 @@ typedef struct ignis__walk {
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
@@ -11052,12 +11090,22 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+{
+    if (whole && *sum) {
+        ignis__array_unclaim(walk->call, *sum);
+        *sum = NULL;
+    }
+    return ignis__gradient_add(walk->call, sum, gradient);
+}
+
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
     ignis__reached *reached = ignis__walk_reach(walk, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+        return ignis__walk_add(walk, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
@@ -11088,7 +11136,7 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     if (!ignis__walk_admits(walk, tensor, &standing)) {
@@ -11096,19 +11144,24 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
         return false;
     }
     if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient);
+        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
     if (!standing.node->grad)
         ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
 }
 
 /*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
-    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
-    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
-    return maker ? maker->grad : NULL;
+    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__tensor *tensor = walk->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_standing(tensor).node;
+    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
+
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
+static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
@@ -11173,6 +11226,7 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     ignis_status status;
     ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
     walk->at = node;
+    walk->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
@@ -11245,7 +11299,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
         else if (given[i])
             ignis__array_unclaim(walk->call, given[i]);
     }
@@ -11300,7 +11354,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
@@ -11401,7 +11455,7 @@ static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor
     walk.one = known ? gradient->slot.handle : 0;
     thread->walk = &walk;
     thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
     ok = ignis__walk_end(&walk, ok);
     thread->walk = walk.outer;
     thread->walk_serial = walk.outer ? walk.outer->serial : 0;
@@ -12320,9 +12374,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
-    saves stay. No handle after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -12331,9 +12384,9 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
-    if (op->ok && op->records && rule) {
+    if (op->ok && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        node = ignis__tape_add(op->work.call, made, count, inputs, rule);
         if (node) {
             node->knows_one = op->knows_one;
         } else {
@@ -12343,6 +12396,14 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         }
         ignis__tensor_drop(op->work.call, made);
     }
+    return result;
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -12354,10 +12415,10 @@ IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *ar
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12367,6 +12428,15 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
@@ -12880,30 +12950,34 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epil
     return true;
 }
 
-/*  The same with an epilogue, as far as cuBLASLt has it in the product; the rest is done behind it. */
+/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                const ignis__epilogue *epilogue, bool *row_sums)
 {
-    bool narrow = product->dtype != IGNIS_F64, applies, biased = false;
-    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : out;
+    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
+    ignis__epilogue rest = *epilogue;
     ignis__gemm p;
-    applies = epilogue->activation || epilogue->residual || epilogue->column_sums || epilogue->accumulate;
     *row_sums = false;
     if (product->k == 0)
         ignis__op_zero(op, to);
-    else if (epilogue->bias && !applies && narrow)
+    else if (epilogue->bias && narrow)
         biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
         *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
     if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
-    if (applies) {
-        p = ignis__gemm_params(op, product, out, epilogue);
+    if (biased)
+        rest.bias = NULL;
+    if (keeps && biased && to == epilogue->pre)
+        rest.pre = NULL; /* it is there */
+    if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
+        p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, epilogue);
-    } else if (epilogue->bias && !biased) {
-        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, epilogue->bias);
-        void *params[] = {&at, &at, &from, &out->numel, &epilogue->bias->numel, &out->numel};
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+    } else if (rest.bias) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
+        void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
         ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
     }
     return true;
@@ -14053,6 +14127,135 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
+/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+
+typedef struct ignis__mlp {
+    ignis__product first, second;
+    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+} ignis__mlp;
+
+static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
+    ignis__epilogue epilogue;
+    ignis__product q;
+    ignis__op op;
+    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
+        return ignis__failed();
+    if (args->needed[2])
+        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
+    if (bias_2)
+        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
+    if (op.ok && (gradients[2] || bias_2))
+        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
+    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
+        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.activation = p->activation;
+        epilogue.gradient = true;
+        epilogue.pre = op.in[PRE];
+        if (bias_1)
+            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
+        q = p->second;
+        q.n = p->second.k;
+        q.k = p->second.n;
+        q.transpose_b = 0;
+        q.batch_a = q.m * q.k;
+        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
+            ignis__op_zero(&op, gradients[p->bias_1]);
+        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1]);
+        if (args->needed[1])
+            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
+        if (gradients[1])
+            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+{
+    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
+    const ignis_shape *w_2 = &op->in[2]->shape;
+    int i;
+    for (i = 0; i < op->count; i++)
+        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
+            return false;
+    if (op->in[1]->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
+    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+        return false;
+    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
+                              (long long)p->first.n);
+    p->second = p->first;
+    p->second.k = p->first.n;
+    p->second.n = w_2->dim[0];
+    p->second.batch_a = p->second.m * p->second.k;
+    p->second.batch_b = p->second.k * p->second.n;
+    *out = *hidden;
+    out->dim[out->ndim - 1] = p->second.n;
+    for (i = 3; i < op->count; i++) {
+        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
+        if (op->in[i]->numel != n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
+                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp";
+    ignis_tensor inputs[5];
+    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
+    ignis_shape hidden_shape, out_shape;
+    ignis__epilogue epilogue;
+    ignis__mlp p;
+    ignis__op op;
+    int count = 3;
+    memset(&p, 0, sizeof p);
+    inputs[0] = x;
+    inputs[1] = w1;
+    inputs[2] = w2;
+    if (b1.id)
+        inputs[p.bias_1 = count++] = b1;
+    if (b2.id)
+        inputs[p.bias_2 = count++] = b2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
+        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
+        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
+        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
+        epilogue.activation = p.activation;
+        epilogue.pre = pre;
+        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &epilogue);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
+        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, pre);
+        ignis__op_save(&op, hidden);
+    }
+    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
+}
+
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
 
 /*  The tensor as rows of its last dimension. */
@@ -14090,11 +14293,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -14132,7 +14335,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -14153,8 +14356,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -14165,12 +14369,19 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+    ignis__builtin warp, block, add_warp, add_block, backward_warp, backward_block, onto_warp, onto_block, averages, columns;
 } ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP,             \
+        IGNIS__BUILTIN_##NAME##_ONTO_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
@@ -14193,7 +14404,7 @@ static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ign
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+    over many rows. Longer ones take two kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
@@ -14201,14 +14412,25 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
+    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,
+                     &work->partial_w,
+                     &work->partial_b,
+                     &work->dy,
+                     &work->x,
+                     &work->w,
+                     &work->mean,
+                     &work->rstd,
+                     &work->rows,
+                     &work->n,
+                     onto ? (void *)&work->before : (void *)&work->packed};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (work->n <= threads * share) {
+    work->before = onto ? work->before : 0;
+    if (in_registers) {
         count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
         ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
@@ -14230,7 +14452,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
     int64_t n;
@@ -14255,8 +14477,11 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.rstd = ignis__op_read(&op, op.in[3]);
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
@@ -14269,18 +14494,21 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
+/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
-    int i;
+    int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
-    for (i = 1; i < op->count; i++) {
+    for (i = 1; i < weights; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
         if (shape->ndim != 1 || shape->dim[0] != n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
+    if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
+        ignis__op_same_shape(op, weights, "y");
     if (!(*eps >= 0))
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
@@ -14288,69 +14516,142 @@ static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
     return op->ok;
 }
 
-/*  inputs: x, w, and b of layer_norm. */
-static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+/*  What the forward kernels work on. */
+typedef struct ignis__norm_work {
+    ignis__address y, mean, rstd, x, w, b, sum, other;
+    int64_t rows, n, numel;
+    double eps;
+} ignis__norm_work;
+
+/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
+{
+    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
+                     &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
+    void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
+                      &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    if (work->sum && packed) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
+    }
+    if (work->sum) {
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum;
+    }
+    ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+}
+
+/*  The tensor of a sum of the operation's first and last input. */
+static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
+{
+    ignis__tensor *added[2];
+    ignis__binary_params same;
+    ignis_rule rule;
+    int last = op->count - 1;
+    memset(&same, 0, sizeof same);
+    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
+    rule.saved_count = 0;
+    added[0] = op->tensors[0];
+    added[1] = op->tensors[last];
+    return ignis__op_result(op, sum, 2, added, op->records && (op->wanted[0] || op->wanted[last]) ? &rule : NULL);
+}
+
+/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                        ignis_tensor *sum_out)
 {
     ignis__op op;
-    ignis__array *out, *means = NULL, *rstds;
-    ignis__address x, w, b = 0, y, mean = 0, rstd;
-    ignis__rows plan;
+    ignis__array *out, *sum = NULL, *means = NULL, *rstds;
+    ignis__tensor *made[3];
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__norm_work work;
     ignis_dtype dtype;
-    int64_t rows, n;
-    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
-    if (!ignis__op_begin(&op, norm->call, count, inputs))
-        return ignis__no_tensor();
+    ignis_rule rule;
+    if (sum_out)
+        *sum_out = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return result;
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
-    ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, &eps, n);
+    work.eps = eps;
+    work.numel = op.in[0]->numel;
+    ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
+    ignis__norm_check(&op, norm, &work.eps, work.n);
     out = ignis__op_new_like(&op, op.in[0]);
-    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    ignis__op_save(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+    work.x = ignis__op_read(&op, op.in[0]);
+    work.w = ignis__op_read(&op, op.in[1]);
+    work.y = ignis__op_write(&op, out);
+    work.rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+        work.b = ignis__op_read(&op, op.in[2]);
+        work.mean = ignis__op_write(&op, means);
+    }
+    if (sum_out) {
+        sum = ignis__op_new_like(&op, op.in[0]);
+        work.other = ignis__op_read(&op, op.in[count - 1]);
+        work.sum = ignis__op_write(&op, sum);
+    }
+    ignis__norm_run(&op, norm, &work, dtype);
+    ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
-    x = ignis__op_read(&op, op.in[0]);
-    w = ignis__op_read(&op, op.in[1]);
-    y = ignis__op_write(&op, out);
-    rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms) {
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (means)
         ignis__op_save(&op, means);
-        b = ignis__op_read(&op, op.in[2]);
-        mean = ignis__op_write(&op, means);
+    if (!sum_out)
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    *sum_out = ignis__norm_sum(&op, sum);
+    made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
+    made[1] = op.tensors[1];
+    made[2] = op.tensors[2];
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, op.records ? &rule : NULL);
+    if (made[0])
+        ignis__tensor_drop(call, made[0]);
+    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
+        (void)ignis_tensor_release(*sum_out);
+        *sum_out = ignis__no_tensor();
     }
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    return result;
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    static const ignis__norm kind = {"ignis_layer_norm",
-                                     "layer_norm",
-                                     false,
-                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w, b};
-    return ignis__norm_forward(&kind, 3, inputs, eps);
+    return ignis__norm_forward("ignis_layer_norm", &ignis__layer_norm, 3, inputs, eps, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    static const ignis__norm kind = {"ignis_rms_norm",
-                                     "rms_norm",
-                                     true,
-                                     IGNIS__BUILTIN_RMS_NORM_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w};
-    return ignis__norm_forward(&kind, 2, inputs, eps);
+    return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
+}
+
+/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                    ignis_tensor *sum)
+{
+    ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
+    if (!sum && unasked.id)
+        (void)ignis_tensor_release(unasked);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, b, y};
+    return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
+}
+
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, y};
+    return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
@@ -14689,7 +14990,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
     if (plan.warp) { /* there is no such kernel */
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
@@ -14755,7 +15056,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     void *function;
     int resident = 0;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
