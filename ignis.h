@@ -8890,6 +8890,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
@@ -12559,20 +12560,30 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
     double alpha;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
 } ignis__gemm;
 
 /*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns;
+    int rows, columns, summed_rows; /* so many are one row of column_sums */
+    bool sums_rows;                 /* it makes row_sums */
+    bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[64]; /* of its variant; "": none */
+    char define[80]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  Whether wgmma can be used, and has tiles to fill: what the copy engine takes are whole packs, and fewer than 2^31 elements a side. */
+static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    int64_t most = INT32_MAX - 256;
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
@@ -12583,18 +12594,75 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     ignis__gemm_kernel kernel;
     bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    int at;
     memset(&kernel, 0, sizeof kernel);
     kernel.rows = kernel.columns = large ? 128 : 64;
-    if (rounds && info->compute_major >= 8) {
+    kernel.threads = 256;
+    kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    if (ignis__gemm_takes_wgmma(op, dtype, p)) {
+        kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
+        kernel.rows = 128;
+        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        kernel.summed_rows = 64;
+        kernel.sums_rows = false;
+        kernel.stays = true;
+        kernel.threads = 384;
+        /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
+    } else if (rounds && info->compute_major >= 8) {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
         kernel.threads = large ? 256 : 128;
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
     } else {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
-        kernel.threads = 256;
+        kernel.sums_rows = true;
+        kernel.define[0] = 0;
     }
+    if (!kernel.summed_rows)
+        kernel.summed_rows = kernel.rows;
     return kernel;
+}
+
+/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t rows,
+                            int64_t batch, int64_t stride, int box_rows)
+{
+    int64_t dims[3], strides[2];
+    int box[3];
+    dims[0] = row;
+    dims[1] = rows;
+    dims[2] = stride ? batch : 1;
+    strides[0] = 2 * row;
+    strides[1] = 2 * (stride ? stride : row * rows);
+    box[0] = 64;
+    box[1] = box_rows;
+    box[2] = 1;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    const char *define = kernel->define[0] ? kernel->define : NULL;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out;
+    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
+        out = a;
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+    }
+    if (kernel->stays)
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
+                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
 }
 
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
@@ -12673,8 +12741,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
     ignis__gemm_kernel kernel;
-    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
-    void *params[] = {&p};
+    bool row_sums;
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
@@ -12684,19 +12751,19 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
+    row_sums = epilogue->row_sums && kernel.sums_rows;
     ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
+        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.summed_rows) * p.n, dtype);
     if (row_sums)
         p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
-    ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
-                     ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
+    ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
     if (row_sums)
         ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
     return row_sums;
