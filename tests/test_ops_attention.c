@@ -3,6 +3,8 @@
 #include "fault.h"
 #include "tensor.h"
 
+#include "processes.h"
+
 #include <math.h>
 
 typedef struct attention_case {
@@ -336,6 +338,356 @@ TEST(sdpa_of_views)
     let_go(whole);
 }
 
+/* wgmma --------------------------------------------------------------------------------------------------------- */
+
+/*  Asks for the kernels of compute capability 9.0, and for what the logger hears of those that are taken instead. */
+static ignis_desc wgmma_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.attention = IGNIS_ATTENTION_WGMMA;
+    desc.verbose = true;
+    return desc;
+}
+
+static int not_by_wgmma(void) { return test_log_count(IGNIS_DIAG_UNSUPPORTED); }
+
+#define SETUP_WGMMA()                             \
+    do {                                          \
+        ignis_device_info device;                 \
+        ignis_desc setup = wgmma_desc();          \
+        SETUP(&setup);                            \
+        CHECK_OK(ignis_device_query(0, &device)); \
+        if (device.compute_major != 9)            \
+            SKIP("the device has no wgmma");      \
+    } while (0)
+
+/*  The values alone, of inputs between -factor and factor. The caller frees them. */
+static double *forward_values(const attention_case *c, ignis_dtype dtype, double factor, bool check)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_shape shapes[4];
+    ignis_tensor inputs[3], output;
+    double *in[4], *results[RESULTS], *got;
+    int i;
+    shapes[0] = shapes[3] = rows_shape(c, c->sq, c->heads);
+    shapes[1] = shapes[2] = rows_shape(c, c->sk, c->kv_heads);
+    for (i = 0; i < 4; i++) {
+        in[i] = rounded_noise(shapes[i], dtype, (uint64_t)(3 + i), i < 2 ? factor : 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+    }
+    for (i = 0; i < 3; i++)
+        inputs[i] = tensor_of(in[i], shapes[i], dtype, false);
+    output = ignis_sdpa(inputs[0], inputs[1], inputs[2], &desc);
+    CHECK(output.id != 0);
+    got = tensor_values(output);
+    if (check) {
+        reference(c, in, results);
+        check_results(c, dtype, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    }
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    return got;
+}
+
+/*  Lengths around the borders of tiles, keys that no query sees and queries that see no key, groups of heads, batches. The gradients show that
+    the sums for backward are right. */
+TEST(sdpa_by_wgmma)
+{
+    static const attention_case by_wgmma[] = {
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},     {2, 4, 2, 64, 77, 200, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 193, 129, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 257, 257, IGNIS_MASK_CAUSAL}, {2, 2, 1, 64, 300, 77, IGNIS_MASK_CAUSAL},   {0, 2, 2, 128, 77, 200, IGNIS_MASK_CAUSAL},
+        {2, 4, 1, 128, 129, 64, IGNIS_MASK_NONE},   {0, 1, 1, 128, 200, 130, IGNIS_MASK_CAUSAL}, {0, 32, 8, 64, 3, 5, IGNIS_MASK_CAUSAL},
+        {0, 1, 1, 128, 1, 129, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(by_wgmma); i++)
+        check_case(&by_wgmma[i], i % 3 == 2 ? IGNIS_F16 : IGNIS_BF16);
+}
+
+/*  A size of heads for each tile of keys, whole slabs of 64 columns and parts of them. */
+TEST(sdpa_by_wgmma_sizes_of_heads)
+{
+    static const int sizes[] = {72, 120, 192, 256};
+    attention_case c = {2, 4, 2, 0, 70, 133, IGNIS_MASK_CAUSAL};
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.head_dim = sizes[i];
+        free(forward_values(&c, i % 2 ? IGNIS_BF16 : IGNIS_F16, 2, true));
+        CHECK_INT(not_by_wgmma(), 0);
+    }
+    c.head_dim = 256;
+    c.sq = 190;
+    c.sk = 129;
+    free(forward_values(&c, IGNIS_BF16, 2, true)); /* out waits in the place of q for queries that see nothing */
+}
+
+/*  Few queries and many keys: each item is split, and the parts are added up; more items than multiprocessors: blocks go on with others. */
+TEST(sdpa_by_wgmma_items)
+{
+    static const attention_case items[] = {
+        {0, 2, 1, 64, 40, 1100, IGNIS_MASK_CAUSAL}, {2, 1, 1, 64, 700, 900, IGNIS_MASK_CAUSAL},  {0, 2, 2, 64, 5, 1025, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 800, 600, IGNIS_MASK_CAUSAL}, {2, 70, 35, 64, 200, 40, IGNIS_MASK_CAUSAL}, {0, 140, 10, 64, 9, 140, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(items); i++)
+        free(forward_values(&items[i], IGNIS_BF16, 2, true));
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+TEST(sdpa_by_wgmma_of_large_scores)
+{
+    static const attention_case c = {0, 2, 1, 64, 70, 300, IGNIS_MASK_CAUSAL};
+    static const double factors[] = {30, 1e4};
+    double *got;
+    int64_t i;
+    int f;
+    SETUP_WGMMA();
+    for (f = 0; f < COUNT_OF(factors); f++) {
+        got = forward_values(&c, IGNIS_BF16, factors[f], f == 0);
+        for (i = 0; i < 70 * 128 && fabs(got[i]) <= 2;)
+            i++;
+        CHECK_INT(i, 70 * 128); /* all of them are numbers */
+        free(got);
+    }
+}
+
+/*  Two tiles of keys and more, whole ones and parts; sections of heads that go up and down; a size of heads for each way to share the
+    columns among the groups of warps. */
+TEST(sdpa_backward_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+    } backward[] = {
+        {{2, 8, 2, 64, 130, 260, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 4, 1, 64, 400, 150, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{0, 2, 2, 64, 300, 1, IGNIS_MASK_NONE}, IGNIS_F16},      {{2, 2, 1, 72, 65, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 2, 1, 112, 129, 200, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 300, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 2, 1, 128, 300, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 8, 2, 128, 77, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 2, 1, 136, 100, 150, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 2, 2, 192, 130, 77, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 4, 2, 256, 70, 133, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 1, 1, 256, 200, 70, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(backward); i++)
+        check_case(&backward[i].c, backward[i].dtype);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+/*  All three gradients come from one kernel; who needs one of them gets that one. */
+TEST(sdpa_backward_by_wgmma_of_one_tensor)
+{
+    static const attention_case c = {0, 2, 1, 64, 40, 70, IGNIS_MASK_CAUSAL};
+    ignis_sdpa_desc desc = sdpa_desc_of(&c);
+    double *all[3], *one;
+    int which, i;
+    SETUP_WGMMA();
+    for (which = -1; which < 3; which++) { /* all first */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor in[3], out;
+        for (i = 0; i < 3; i++)
+            in[i] = tensor_noise(rows_shape(&c, i ? c.sk : c.sq, i ? 1 : 2), IGNIS_BF16, (uint64_t)(5 + i), which < 0 || i == which);
+        out = ignis_sdpa(in[0], in[1], in[2], &desc);
+        CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+        for (i = 0; i < 3; i++)
+            CHECK((ignis_tensor_grad(in[i]).id != 0) == (which < 0 || i == which));
+        if (which < 0) {
+            for (i = 0; i < 3; i++)
+                all[i] = array_values(ignis_tensor_grad(in[i]));
+        } else {
+            one = array_values(ignis_tensor_grad(in[which]));
+            CHECK(memcmp(one, all[which], (size_t)(which ? 70 * 64 : 40 * 128) * sizeof *one) == 0);
+            free(one);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (i = 0; i < 3; i++)
+        free(all[i]);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+static uint64_t hash_of(uint64_t hash, double *values, int64_t numel) /* and frees them */
+{
+    int64_t i;
+    for (i = 0; i < numel; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3u;
+    }
+    free(values);
+    return hash;
+}
+
+static uint64_t hash_of_gradients(uint64_t hash, const attention_case *c)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_tensor in[3], out;
+    int i;
+    for (i = 0; i < 3; i++)
+        in[i] = tensor_noise(i ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads), IGNIS_BF16, (uint64_t)(5 + i), true);
+    out = ignis_sdpa(in[0], in[1], in[2], &desc);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+    for (i = 0; i < 3; i++)
+        hash = hash_of(hash, array_values(ignis_tensor_grad(in[i])), numel_of(in[i]));
+    CHECK_OK(ignis_scope_end(scope));
+    return hash;
+}
+
+/*  The same bits each time, whatever the order in which blocks and warps run. */
+static uint64_t bits_by_wgmma(void)
+{
+    static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 192, 130, 150, IGNIS_MASK_CAUSAL}};
+    uint64_t hash = 1;
+    int i;
+    for (i = 0; i < COUNT_OF(same); i++) {
+        const attention_case *c = &same[i];
+        hash = hash_of(hash, forward_values(c, IGNIS_BF16, 2, false), (int64_t)(c->batch ? c->batch : 1) * c->sq * c->heads * c->head_dim);
+        hash = hash_of_gradients(hash, c);
+    }
+    return hash;
+}
+
+static int bits_role(void)
+{
+    ignis_desc setup = wgmma_desc();
+    uint64_t hash;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 1;
+    hash = bits_by_wgmma();
+    return process_send(PROCESS_SOCKET, &hash, sizeof hash, -1) && ignis_shutdown() == IGNIS_OK ? 0 : 1;
+}
+
+TEST(sdpa_by_wgmma_has_the_same_bits_in_any_order)
+{
+    static const char *const orders[] = {"reverse", "random:3"};
+    process children[COUNT_OF(orders)];
+    uint64_t expected, got;
+    int i;
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        setenv("IGNIS_SIM_ORDER", orders[i], 1);
+        children[i] = process_start("bits");
+    }
+    unsetenv("IGNIS_SIM_ORDER");
+    SETUP_WGMMA();
+    expected = bits_by_wgmma();
+    CHECK(bits_by_wgmma() == expected);
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        CHECK(process_receive(children[i].socket, &got, sizeof got, NULL) && got == expected);
+        CHECK_INT(process_end(&children[i]), 0);
+    }
+}
+
+/*  Many turns at the same tiles, many times. */
+TEST(sdpa_backward_by_wgmma_repeats)
+{
+    static const attention_case c = {0, 2, 2, 128, 200, 900, IGNIS_MASK_CAUSAL};
+    uint64_t first;
+    int run;
+    SETUP_WGMMA();
+    first = hash_of_gradients(1, &c);
+    for (run = 0; run < (test_is_simulator() ? 2 : 100); run++)
+        CHECK(hash_of_gradients(1, &c) == first);
+}
+
+/*  A graph has the tensor maps and the counter of items that it was captured with. */
+TEST(sdpa_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, out;
+    ignis_graph graph;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, false);
+    out = ignis_sdpa(x, x, x, NULL);
+    first = tensor_values(out);
+    let_go(out);
+    CHECK_OK(ignis_graph_begin());
+    out = ignis_sdpa(x, x, x, NULL);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = tensor_values(out);
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(out);
+    let_go(x);
+}
+
+TEST(sdpa_backward_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, g;
+    ignis_graph graph;
+    ignis_scope scope;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, true);
+    g = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 2, false);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    first = array_values(ignis_tensor_grad(x));
+    CHECK_OK(ignis_graph_begin());
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    let_go(g);
+}
+
+/*  What they do not take goes to the other kernels, and the logger hears why. */
+TEST(sdpa_not_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+        const char *why;
+    } others[] = {{{0, 1, 1, 64, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F32, "the dtype is not f16 or bf16"},
+                  {{0, 1, 1, 48, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F16, "head_dim is not a multiple of 8 from 64 to 256"},
+                  {{0, 1, 1, 63, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_BF16, "head_dim is not a multiple of 8 from 64 to 256"}};
+    ignis_desc desc = wgmma_desc();
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(others); i++) {
+        free(forward_values(&others[i].c, others[i].dtype, 2, true));
+        CHECK_INT(not_by_wgmma(), i + 1);
+        CHECK(strstr(test_log_text(IGNIS_DIAG_UNSUPPORTED), others[i].why) != NULL);
+    }
+    CHECK_OK(ignis_shutdown());
+    desc.attention = IGNIS_ATTENTION_COUNT;
+    CHECK_FAILS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    SETUP(NULL);
+}
+
 /* decode -------------------------------------------------------------------------------------------------------- */
 
 static void check_decode(const attention_case *c, ignis_dtype dtype)
@@ -394,7 +746,7 @@ TEST(decode_sdpa_values)
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
 /*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
-static void fail_everywhere(const char *prefix)
+static void fail_everywhere(const char *prefix, ignis_attention attention, int rows, int width)
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;
@@ -406,11 +758,12 @@ static void fail_everywhere(const char *prefix)
     bool reached = true;
     memset(&setup, 0, sizeof setup);
     setup.memory_bypass = true; /* every array is an allocation */
+    setup.attention = attention;
     SETUP(&setup);
     memset(&desc, 0, sizeof desc);
     desc.num_heads = 2;
-    x = tensor_noise(IGNIS_SHAPE(5, 16), IGNIS_BF16, 1, true);
-    query = tensor_noise(IGNIS_SHAPE(1, 16), IGNIS_BF16, 2, false);
+    x = tensor_noise(IGNIS_SHAPE(rows, width), IGNIS_BF16, 1, true);
+    query = tensor_noise(IGNIS_SHAPE(1, width), IGNIS_BF16, 2, false);
     CHECK_OK(ignis_zero_grad(x));
     before = memory().live_bytes;
     for (at = 1; at < 200 && reached; at++) {
@@ -434,8 +787,18 @@ static void fail_everywhere(const char *prefix)
     let_go(query);
 }
 
-TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc"); }
-TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel"); }
+TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_MMA, 5, 16); }
+TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_MMA, 5, 16); }
+
+/*  So many rows that their keys are split. */
+TEST(sdpa_by_wgmma_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_maps_fail)
+{
+    SETUP_WGMMA();
+    CHECK_OK(ignis_shutdown());
+    fail_everywhere("cuTensorMapEncodeTiled", IGNIS_ATTENTION_WGMMA, 40, 128);
+}
 
 /* errors -------------------------------------------------------------------------------------------------------- */
 
@@ -501,4 +864,4 @@ TEST(sdpa_errors)
     let_go(wider);
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+int main(int argc, char **argv) { return process_role(argc, argv) ? bits_role() : test_run(argc, argv); }

@@ -2924,6 +2924,39 @@ static ignis_tensor random_function(const ignis_tensor *inputs, int count, void 
     return user_mul(inputs[0], ignis_tensor_rand(IGNIS_SHAPE(3), &desc));
 }
 
+static double checked_here, checked_older;
+static ignis_tensor checked_leaf;
+
+static ignis_status checking_backward(const ignis_backward_args *args)
+{
+    ignis_tensor x = double3(0.3, -2, 50, true);
+    checked_here = ignis_gradcheck(cube, NULL, &x, 1, NULL);
+    let_go(x);
+    checked_older = ignis_gradcheck(cube, NULL, &checked_leaf, 1, NULL);
+    test__check_failure(__FILE__, __LINE__, "ignis_gradcheck", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
+    args->grad_inputs[0] = ignis_array_clone(args->grad_output);
+    return IGNIS_OK;
+}
+
+/*  A backward function records nothing by itself, and leaves that are older than it get their gradients when it is over. */
+TEST(gradcheck_inside_a_backward_function)
+{
+    ignis_rule rule = rule_of("checking", checking_backward);
+    ignis_tensor y;
+    SETUP(NULL);
+    checked_leaf = double3(0.3, -2, 50, true);
+    y = user_result(ignis_array_clone(ignis_tensor_data(checked_leaf)), &checked_leaf, 1, &rule);
+    checked_here = checked_older = 1;
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+    CHECK(checked_here < 1e-6);
+    CHECK(isnan(checked_older));
+    CHECK_OK(ignis_zero_grad(checked_leaf));
+    CHECK_OK(ignis_no_grad_begin());
+    CHECK(ignis_gradcheck(cube, NULL, &checked_leaf, 1, NULL) < 1e-6);
+    CHECK_OK(ignis_no_grad_end());
+    let_go(y), let_go(checked_leaf);
+}
+
 TEST(gradcheck_repeats_random_numbers)
 {
     ignis_tensor x;
