@@ -6130,9 +6130,10 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         bool alone = desc->channel.id == 0;
         if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
             return false;
-    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why))
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
                              reason);
+    }
     out->kind = choice.kind;
     if (desc->token)
         memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
@@ -7605,13 +7606,14 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->local_rank = said.local_rank;
             ignis__job_name(i, place);
             found = i;
-        } else if (said.rank != place->rank || said.size != place->size)
+        } else if (said.rank != place->rank || said.size != place->size) {
             return ignis__refuse(
                 IGNIS_DIAG_COMM_ENVIRONMENT, call,
                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
                 "IGNIS_COMM_LAUNCHER=%s or %s",
                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
                 ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+        }
     }
     if (!known || (wanted && found < 0))
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
@@ -9337,9 +9339,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null, and reported: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const char *call, const ignis__device *device, int ranks, int dtype, int op,
-                                                      bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -9352,7 +9353,7 @@ static ignis__comm_program *ignis__comm_program_claim(const char *call, const ig
             if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
                 break;
         loading = program && !program->loaded;
-        if (!program && (program = (ignis__comm_program *)ignis__alloc_for(call, sizeof *program)) != NULL) {
+        if (!program && (program = (ignis__comm_program *)ignis__alloc(sizeof *program)) != NULL) {
             *ours = true;
             program->ranks = ranks;
             program->dtype = dtype;
@@ -9372,7 +9373,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
-    ignis__comm_program *program = ignis__comm_program_claim(call, device, ranks, dtype, op, delay, &ours);
+    ignis__comm_program *program = ignis__comm_program_claim(device, ranks, dtype, op, delay, &ours);
+    if (!program)
+        ignis__fail_host_memory(call, sizeof *program);
     if (!ours)
         return program;
     loaded = ignis__comm_program_load(call, device, program);
@@ -11714,55 +11717,59 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
     return i;
 }
 
-/*  Whether a tensor can be the next parameter. With the lock of those that are being made. */
+/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
-    const ignis__parallel_state *other = ignis__parallels_starting.first;
     int before = ignis__parallel_find(parallel, tensor);
-    bool taken;
-    while (other && ignis__parallel_find(other, tensor) < 0)
-        other = other->next_starting;
-    ignis__mutex_lock(&tensor->slot.lock);
-    taken = tensor->group != NULL || other;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    if (!standing.leaf || !standing.requires_grad || taken)
+    if (!standing.leaf || !standing.requires_grad)
         return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
                              ignis__shape_write(&tensor->shape).text,
-                             taken           ? "is trained data-parallel already"
-                             : standing.leaf ? "requires no gradient"
-                                             : "is the result of an operation");
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
                              parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    if (before >= 0)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                             ignis__shape_write(&tensor->shape).text, before);
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                                       ignis__shape_write(&tensor->shape).text, before);
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
     return true;
 }
 
-/*  Holds the parameters; of several ranks, nobody else takes them from here on. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count, bool alone)
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
-    ignis__tensor *refused = NULL;
-    bool ok = true;
+    const ignis__parallel_state *other;
+    int i, taken = -1;
     ignis__mutex_lock(&ignis__parallels_starting.lock);
-    while (ok && parallel->count < count) {
-        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
-        ok = tensor && ignis__parallel_check(call, parallel, tensor);
-        if (ok)
-            parallel->parameters[parallel->count++] = tensor;
-        else
-            refused = tensor;
+    for (i = 0; i < parallel->count && taken < 0; i++) {
+        ignis__tensor *tensor = parallel->parameters[i];
+        ignis__mutex_lock(&tensor->slot.lock);
+        taken = tensor->group ? i : -1;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        for (other = alone ? NULL : ignis__parallels_starting.first; other && taken < 0; other = other->next_starting)
+            taken = ignis__parallel_find(other, tensor) < 0 ? -1 : i;
     }
-    if (ok && !alone) {
+    if (taken < 0 && !alone) {
         parallel->next_starting = ignis__parallels_starting.first;
         ignis__parallels_starting.first = parallel;
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
-    if (refused)
-        ignis__tensor_drop(call, refused);
-    return ok;
+    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
@@ -11883,7 +11890,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count, alone) &&
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
