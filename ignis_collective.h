@@ -3165,6 +3165,7 @@ typedef struct ignis__wire {
     char path[IGNIS__PATH_MAX]; /* of what clients connect to */
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
+    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -3200,7 +3201,7 @@ typedef struct ignis__wire_kind {
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
     bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
-    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
     int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
     bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
@@ -3838,8 +3839,9 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         bool again = false;
         if (!wire)
             return NULL;
-        if (kind->connect(trouble, wire, attempt, &again) &&
-            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) && ignis__wire_room(trouble, wire, capacity))
+        wire->attempt = attempt;
+        if (kind->connect(trouble, wire, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+            ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
         if (!again)
@@ -4051,10 +4053,9 @@ static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *liste
     return true;
 }
 
-static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     int error;
-    (void)attempt;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
     *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
     if (wire->in < 0)
@@ -4136,11 +4137,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     struct stat info, now;
-    (void)attempt;
     wire->out = ignis__pipe_open(paths.up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
@@ -4283,10 +4283,9 @@ static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener
     return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     struct stat info, now;
-    (void)attempt;
     wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
@@ -4434,11 +4433,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
@@ -7954,10 +7952,10 @@ static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener
     return true;
 }
 
-static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
     return wire->in >= 0;
 }
 
