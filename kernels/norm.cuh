@@ -141,7 +141,7 @@ template <typename Team> __device__ inline void reduce_two(Wide &a, Wide &b)
     a = ignis_warp_sum(a);
     b = ignis_warp_sum(b);
     if constexpr (Team::is_block) {
-        __shared__ Wide partial[2][BACKWARD_THREADS / 32];
+        __shared__ Wide partial[2][16]; /* one per warp */
         const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         __syncthreads(); /* the block may still be reading partial for the previous row */
         if (lane == 0) {

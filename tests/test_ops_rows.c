@@ -266,6 +266,48 @@ TEST(norms_of_many_lengths)
     }
 }
 
+/*  Rows that begin anywhere, in tiles that end anywhere, and rows of several tiles and blocks; the same bits each time. */
+TEST(norms_of_odd_rows)
+{
+    static const int64_t sizes[][2] = {{1, 257},    {700, 257}, {3000, 5}, {129, 511}, {300, 513},
+                                       {140, 1003}, {5, 6143},  {3, 6145}, {2, 8191}};
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        check_norm(false, dtype, sizes[i][0], sizes[i][1], 0, 0);
+        if (i % 2)
+            check_norm(true, dtype, sizes[i][0], sizes[i][1], 0, 0);
+    }
+    check_norm(false, IGNIS_BF16, 140, 12288, 0, 0); /* more rows than blocks */
+    check_norm(true, IGNIS_F32, 3, 8000, 0, 0);
+}
+
+/*  The bits of the gradients, twice. */
+TEST(norm_gradients_are_deterministic)
+{
+    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {900, 256}};
+    double *values[2][3];
+    int i, k, run;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        for (run = 0; run < 2; run++) {
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[i][0], sizes[i][1]), IGNIS_BF16, 1, true);
+            ignis_tensor w = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 2, true),
+                         b = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 3, true), y = ignis_layer_norm(x, w, b, 0);
+            free(backward_from(y, IGNIS_BF16, 4, 0));
+            for (k = 0; k < 3; k++)
+                values[run][k] = array_values(ignis_tensor_grad(k == 0 ? x : k == 1 ? w : b));
+            let_go(x), let_go(w), let_go(b), let_go(y);
+        }
+        for (k = 0; k < 3; k++) {
+            CHECK(memcmp(values[0][k], values[1][k], sizeof **values[0] * (size_t)(k ? sizes[i][1] : sizes[i][0] * sizes[i][1])) == 0);
+            free(values[0][k]), free(values[1][k]);
+        }
+    }
+}
+
 TEST(norms_of_200000)
 {
     SETUP(NULL);
