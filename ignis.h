@@ -1803,8 +1803,9 @@ typedef struct ignis_sdpa_desc {
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
-    head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
-    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
+    head_dim is 64 at least and there are a query and a key; for the gradients, 32 queries (16 if head_dim is not 64). What goes to the other
+    kernels all the same is told to the logger, as information. The gradients then need 4 bytes for each element of q while they are computed,
+    and have the same bits each time, as with all kernels.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
