@@ -202,6 +202,15 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON MATRIX PRODUCTS (>>ops.matmul)
+
+        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
+        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
+        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
+        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
+        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
@@ -12587,7 +12596,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[80]; /* of its variant; "": none */
+    char define[100]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12659,29 +12668,6 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
 }
 
-/*  Launches the product itself. */
-static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
-{
-    const char *define = kernel->define[0] ? kernel->define : NULL;
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
-    ignis__tensor_map a, b, out;
-    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
-    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                        p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                        p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
-        out = a;
-        if (p->direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
-    }
-    if (kernel->stays)
-        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
-                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
-}
-
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
 static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
 {
@@ -12749,6 +12735,32 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
     ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out, pre;
+    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        pre = out = a; /* not used */
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->pre)
+            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->activation)
+            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
+                     p->activation);
+    }
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
+                     kernel->shared, kernel->stays ? mapped : plain);
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
