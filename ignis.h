@@ -8912,6 +8912,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
@@ -12386,17 +12387,16 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
-/*  Gives back the arrays that an operation made after its first so many, unless somebody has claimed them. */
-static void ignis__op_drop_made(ignis__op *op, int kept)
+/*  Lets the arrays go that an operation has made but for the first so many. Nobody has claimed them, or they stay. */
+static void ignis__op_unmake(ignis__op *op, int count)
 {
-    const char *call = op->work.call;
-    while (op->made_count > kept) {
+    while (op->made_count > count) {
         ignis__array *array = op->made[--op->made_count];
         ignis_array handle;
         handle.id = array->slot.handle;
         if (array->ref_count == 0 && ignis__pool_live(array))
-            ignis__array_discard(call, &handle);
-        ignis__array_drop(call, array);
+            ignis__array_discard(op->work.call, &handle);
+        ignis__array_drop(op->work.call, array);
     }
 }
 
@@ -12408,7 +12408,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_give(call, op->work.device, op->zeroed);
-    ignis__op_drop_made(op, 0);
+    ignis__op_unmake(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
@@ -12599,20 +12599,30 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
     double alpha;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
 } ignis__gemm;
 
 /*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns;
+    int rows, columns, summed_rows; /* so many are one row of column_sums */
+    bool sums_rows;                 /* it makes row_sums */
+    bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[64]; /* of its variant; "": none */
+    char define[80]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  Whether wgmma can be used, and has tiles to fill: what the copy engine takes are whole packs, and fewer than 2^31 elements a side. */
+static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    int64_t most = INT32_MAX - 256;
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
@@ -12623,18 +12633,75 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     ignis__gemm_kernel kernel;
     bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    int at;
     memset(&kernel, 0, sizeof kernel);
     kernel.rows = kernel.columns = large ? 128 : 64;
-    if (rounds && info->compute_major >= 8) {
+    kernel.threads = 256;
+    kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    if (ignis__gemm_takes_wgmma(op, dtype, p)) {
+        kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
+        kernel.rows = 128;
+        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        kernel.summed_rows = 64;
+        kernel.sums_rows = false;
+        kernel.stays = true;
+        kernel.threads = 384;
+        /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
+    } else if (rounds && info->compute_major >= 8) {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
         kernel.threads = large ? 256 : 128;
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
     } else {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
-        kernel.threads = 256;
+        kernel.sums_rows = true;
+        kernel.define[0] = 0;
     }
+    if (!kernel.summed_rows)
+        kernel.summed_rows = kernel.rows;
     return kernel;
+}
+
+/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t rows,
+                            int64_t batch, int64_t stride, int box_rows)
+{
+    int64_t dims[3], strides[2];
+    int box[3];
+    dims[0] = row;
+    dims[1] = rows;
+    dims[2] = stride ? batch : 1;
+    strides[0] = 2 * row;
+    strides[1] = 2 * (stride ? stride : row * rows);
+    box[0] = 64;
+    box[1] = box_rows;
+    box[2] = 1;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    const char *define = kernel->define[0] ? kernel->define : NULL;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out;
+    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
+        out = a;
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+    }
+    if (kernel->stays)
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
+                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
 }
 
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
@@ -12713,8 +12780,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
     ignis__gemm_kernel kernel;
-    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
-    void *params[] = {&p};
+    bool row_sums;
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
@@ -12724,19 +12790,19 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
+    row_sums = epilogue->row_sums && kernel.sums_rows;
     ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
+        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.summed_rows) * p.n, dtype);
     if (row_sums)
         p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
-    ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
-                     ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
+    ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
     if (row_sums)
         ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
     return row_sums;
@@ -13085,24 +13151,205 @@ static bool ignis__lt_there(const char *call)
     return found;
 }
 
+/* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
+
+#define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
+#define IGNIS__MEASURE_RUNS 4   /* in a round */
+
+typedef struct ignis__measured {
+    uint64_t key;
+    bool own;
+    struct ignis__measured *next;
+} ignis__measured;
+
+static struct {
+    ignis__mutex lock; /* who measures holds it: two at a time would disturb each other */
+    bool is_read;
+    ignis__measured *first;
+} ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
+
+static ignis__measured *ignis__measured_find(uint64_t key)
+{
+    ignis__measured *found = ignis__measurements.first;
+    while (found && found->key != key)
+        found = found->next;
+    return found;
+}
+
+/*  Remembers one; the first of several stays. Without memory it is not remembered. */
+static void ignis__measured_add(uint64_t key, bool own)
+{
+    ignis__measured *added = ignis__measured_find(key) ? NULL : (ignis__measured *)ignis__alloc(sizeof *added);
+    if (!added)
+        return;
+    added->key = key;
+    added->own = own;
+    added->next = ignis__measurements.first;
+    ignis__measurements.first = added;
+}
+
+static bool ignis__measured_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/products.txt", ignis__kernels_state.cache_dir);
+    return ignis__kernels_state.cache_dir[0] != 0;
+}
+
+/*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
+IGNIS__COLD static void ignis__measured_read(void)
+{
+    char path[1024], *text, *line;
+    size_t size = 0;
+    if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
+        return;
+    ignis__measurements.is_read = true;
+    text = (char *)ignis__file_read(path, &size);
+    for (line = text; line && line < text + size; line++) {
+        char *end = (char *)memchr(line, '\n', (size_t)(text + size - line)), *word;
+        unsigned long long key;
+        if (!end)
+            break;
+        *end = 0;
+        key = strtoull(line, &word, 16);
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0))
+            ignis__measured_add(key, word[1] == 'o');
+        line = end;
+    }
+    ignis__free(text);
+}
+
+IGNIS__COLD static void ignis__measured_write(const char *line)
+{
+    char path[1024];
+    FILE *file;
+    bool ok;
+    if (!ignis__measured_path(path, sizeof path))
+        return;
+    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = fopen(path, "ab")) != NULL;
+    if (ok) {
+        ok = fwrite(line, strlen(line), 1, file) == 1; /* one write: lines of several processes stay whole */
+        ok = fclose(file) == 0 && ok;
+    }
+    if (!ok)
+        ignis__cache_warn("write", path);
+}
+
+/*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
+static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                    const ignis__epilogue *epilogue)
+{
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU};
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__product described = *product;
+    int parts[9], i;
+    uint64_t key;
+    parts[0] = epilogue->activation;
+    parts[1] = epilogue->gradient;
+    parts[2] = epilogue->bias != NULL;
+    parts[3] = epilogue->pre != NULL;
+    parts[4] = epilogue->residual != NULL;
+    parts[5] = epilogue->row_sums != NULL;
+    parts[6] = epilogue->column_sums != NULL;
+    parts[7] = ignis__allow_tf32;
+    parts[8] = info->multiprocessors;
+    described.alignment = ignis__alignment_of(ignis__op_read(op, a), ignis__op_read(op, b), ignis__op_write(op, out));
+    key = ignis__hash(IGNIS__HASH_START, &described, sizeof described);
+    key = ignis__hash(key, parts, sizeof parts);
+    key = ignis__hash(key, info->name, strlen(info->name));
+    key = ignis__hash(key, &ignis__libraries[IGNIS_LIBRARY_CUBLASLT].release, sizeof(uint64_t));
+    for (i = 0; i < IGNIS__COUNT(sources); i++)
+        key = ignis__hash(key, &ignis__sources[sources[i]].hash, sizeof(uint64_t));
+    return key;
+}
+
+/*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
+static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                  ignis__array *b, const ignis__epilogue *epilogue)
+{
+    int64_t best = -1, start;
+    int round, run, made = op->made_count;
+    bool row_sums;
+    for (round = 0; op->ok && round <= IGNIS__MEASURE_ROUNDS; round++) { /* the first one loads, and does not count */
+        start = ignis__monotonic_ns();
+        for (run = 0; run < (round ? IGNIS__MEASURE_RUNS : 1); run++) {
+            if (own)
+                ignis__gemm_run(op, product, out, a, b, epilogue);
+            else if (!ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+                return -1;
+            ignis__op_unmake(op, made);
+        }
+        op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuStreamSynchronize, (op->work.stream));
+        start = ignis__monotonic_ns() - start;
+        if (round && (best < 0 || start < best))
+            best = start;
+    }
+    return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
+}
+
+/*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
+static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                const ignis__epilogue *epilogue)
+{
+    uint64_t key;
+    int64_t own, other;
+    ignis__measured *found;
+    bool is_own = false;
+    char line[256];
+    if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
+        return false;
+    key = ignis__measured_key(op, product, out, a, b, epilogue);
+    ignis__mutex_lock(&ignis__measurements.lock);
+    ignis__measured_read();
+    found = ignis__measured_find(key);
+    if (found) {
+        is_own = found->own;
+    } else if (op->ok && !ignis__capture_on(op->work.device)) {
+        other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+        own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+        is_own = own >= 0 && (other < 0 || own < other);
+        snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
+                 (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
+                 ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
+                 (long long)product->batch);
+        if (op->ok) {
+            ignis__measured_add(key, is_own);
+            ignis__measured_write(line);
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
+        }
+    }
+    ignis__mutex_unlock(&ignis__measurements.lock);
+    return is_own;
+}
+
+static void ignis__measured_close(void)
+{
+    while (ignis__measurements.first) {
+        ignis__measured *next = ignis__measurements.first->next;
+        ignis__free(ignis__measurements.first);
+        ignis__measurements.first = next;
+    }
+    ignis__measurements.is_read = false;
+}
+
+/* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
+
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
 static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                               const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis_matmul_by by = ignis__matmul.by;
-    bool row_sums = false;
+    bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
     if (!op->ok || out->numel == 0)
         return false;
-    if (by == IGNIS_MATMUL_CUBLASLT || (by != IGNIS_MATMUL_OWN && ignis__lt_there(op->work.call))) {
-        if (ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
-            return row_sums;
-        if (by == IGNIS_MATMUL_CUBLASLT)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
-                                  ignis__dtypes[product->dtype].name, op->work.device->info.device);
-    }
+    if (by == IGNIS_MATMUL_AUTO || by == IGNIS_MATMUL_MEASURE)
+        own = !ignis__lt_there(op->work.call) || (by == IGNIS_MATMUL_MEASURE && ignis__measured_own(op, product, out, a, b, epilogue));
+    if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+        return row_sums;
+    if (by == IGNIS_MATMUL_CUBLASLT)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                              ignis__dtypes[product->dtype].name, op->work.device->info.device);
     return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
@@ -15447,7 +15694,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
                                              ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(first * size),
                                              ignis__op_read(&op, op.in[SCALE]));
         ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_drop_made(&op, kept);
+        ignis__op_unmake(&op, kept);
     }
     gradients[0] = c.dhidden;
     gradients[1] = c.dw;
@@ -15532,7 +15779,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__chunk_loss(&op, &p, &c, &work, first);
         if (fused)
             ignis__chunk_backward(&op, &p, &c, first);
-        ignis__op_drop_made(&op, kept);
+        ignis__op_unmake(&op, kept);
     }
     if (op.ok && losses != loss) {
         spread.outer = spread.inner = 1;
@@ -18383,6 +18630,9 @@ IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device_close(call, device);
     }
     ignis__images_close();
+#ifndef IGNIS_NO_TENSORS
+    ignis__measured_close();
+#endif
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__give_back_lent();
     status = ignis__this_thread.record.status;

@@ -1923,7 +1923,12 @@ static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__bin
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
+/*  The device that a desc names, and what names a device in one. */
 static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__device_in_desc(const ignis__device *device)
+{
+    return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
+}
 
 IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
 {
@@ -2425,6 +2430,25 @@ static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device
     }
     if (!result.id)
         ignis__free(block);
+    return result;
+}
+
+/*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
+static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel, const char *tag,
+                                       bool shareable)
+{
+    ignis_array result;
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = numel;
+    desc.dtype = dtype;
+    desc.device = ignis__device_in_desc(device);
+    desc.tag = tag;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, numel * ignis__dtypes[dtype].size, NULL, 0, true)
+                       : ignis__array_create(call, &desc);
+    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK)
+        ignis__array_discard(call, &result);
     return result;
 }
 
@@ -3141,6 +3165,7 @@ typedef struct ignis__wire {
     char path[IGNIS__PATH_MAX]; /* of what clients connect to */
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
+    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -3176,7 +3201,7 @@ typedef struct ignis__wire_kind {
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
     bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
-    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
     int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
     bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
@@ -3622,7 +3647,7 @@ static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__list
             ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
             return ignis__bytes_equal(proof, body, sizeof proof) || ignis__trouble_set(trouble, no, "its token is not ours");
         } else {
-            return ignis__trouble_set(trouble, no, "its first message is no hello");
+            return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
         }
     }
     if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -3814,8 +3839,9 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         bool again = false;
         if (!wire)
             return NULL;
-        if (kind->connect(trouble, wire, attempt, &again) &&
-            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) && ignis__wire_room(trouble, wire, capacity))
+        wire->attempt = attempt;
+        if (kind->connect(trouble, wire, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+            ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
         if (!again)
@@ -4027,10 +4053,9 @@ static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *liste
     return true;
 }
 
-static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     int error;
-    (void)attempt;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
     *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
     if (wire->in < 0)
@@ -4112,11 +4137,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     struct stat info, now;
-    (void)attempt;
     wire->out = ignis__pipe_open(paths.up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
@@ -4259,10 +4283,9 @@ static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener
     return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     struct stat info, now;
-    (void)attempt;
     wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
@@ -4410,11 +4433,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
@@ -4608,7 +4630,7 @@ IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, 
     return NULL;
 }
 
-IGNIS__COLD IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_serve";
     ignis_channel none = IGNIS__ZERO;
@@ -4677,7 +4699,7 @@ IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double
     return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
-IGNIS__COLD IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_connect";
     ignis_channel none = IGNIS__ZERO;
@@ -5609,14 +5631,6 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static bool ignis__peer_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
-{
-    (void)home, (void)memory;
-    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                         "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
-                         mapped->record.pid);
-}
-
 static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
 
 static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
@@ -5783,7 +5797,7 @@ static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_CO
     {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
      ignis__vmm_unmap_memory, ignis__vmm_grant_access},
     {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
-     ignis__peer_import_memory, NULL, ignis__peer_grant_access},
+     NULL, NULL, ignis__peer_grant_access},
     {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
      ignis__ipc_unmap_memory, ignis__peer_grant_access},
     {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
@@ -6114,16 +6128,17 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         bool alone = desc->channel.id == 0;
         if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
             return false;
-    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why))
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
                              reason);
+    }
     out->kind = choice.kind;
     if (desc->token)
         memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
-IGNIS__COLD IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
@@ -6553,6 +6568,9 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
                              record->pid, (long long)transport->peer_pid);
+    if (!ignis__transport_ops_of(transport)->across && memcmp(record->process, self->process, sizeof self->process) != 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
     return true;
@@ -6706,12 +6724,11 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
     ignis_array_desc desc;
-    int ordinal = ignis__device_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
     desc.dtype = (ignis_dtype)record->dtype;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.device = ignis__device_in_desc(transport->dst);
     desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
@@ -6738,9 +6755,7 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
                              (long long)record->block_size);
     }
-    if (!ignis__record_own(call, record, &own))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
-    if (!own)
+    if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
     ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
     ignis__array_drop(call, own);
@@ -7016,24 +7031,6 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes;
-    desc.dtype = IGNIS_U8;
-    desc.device = ignis__device_ordinal(device) ? ignis__device_ordinal(device) : IGNIS_DEVICE_0;
-    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
-    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
-        ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
-        result.id = 0;
-    }
-    return result;
-}
-
 /*  Nanoseconds of one copy of so many bytes; -1 on failure. */
 static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
@@ -7045,8 +7042,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
+    handles[0] = ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__array_zeroed(call, transport->dst, IGNIS_U8, bytes, NULL, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7067,7 +7064,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     return ns < 0 ? -1 : ns / count;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
@@ -7607,13 +7604,14 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->local_rank = said.local_rank;
             ignis__job_name(i, place);
             found = i;
-        } else if (said.rank != place->rank || said.size != place->size)
+        } else if (said.rank != place->rank || said.size != place->size) {
             return ignis__refuse(
                 IGNIS_DIAG_COMM_ENVIRONMENT, call,
                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
                 "IGNIS_COMM_LAUNCHER=%s or %s",
                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
                 ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+        }
     }
     if (!known || (wanted && found < 0))
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
@@ -7954,10 +7952,10 @@ static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener
     return true;
 }
 
-static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
     return wire->in >= 0;
 }
 
@@ -8045,7 +8043,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 {
     static const char call[] = "ignis_comm_unique_id";
     ignis__id_place *place;
@@ -9032,7 +9030,7 @@ struct ignis__job {
 
 static uint64_t ignis__job_host(void) { return 1; }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
     return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
@@ -9339,9 +9337,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null, and reported: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const char *call, const ignis__device *device, int ranks, int dtype, int op,
-                                                      bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -9354,7 +9351,7 @@ static ignis__comm_program *ignis__comm_program_claim(const char *call, const ig
             if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
                 break;
         loading = program && !program->loaded;
-        if (!program && (program = (ignis__comm_program *)ignis__alloc_for(call, sizeof *program)) != NULL) {
+        if (!program && (program = (ignis__comm_program *)ignis__alloc(sizeof *program)) != NULL) {
             *ours = true;
             program->ranks = ranks;
             program->dtype = dtype;
@@ -9374,7 +9371,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
-    ignis__comm_program *program = ignis__comm_program_claim(call, device, ranks, dtype, op, delay, &ours);
+    ignis__comm_program *program = ignis__comm_program_claim(device, ranks, dtype, op, delay, &ours);
+    if (!program)
+        ignis__fail_host_memory(call, sizeof *program);
     if (!ours)
         return program;
     loaded = ignis__comm_program_load(call, device, program);
@@ -10292,7 +10291,7 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     if (ok) {
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    (int)(comm->device - ignis__devices), comm->reason);
+                    ignis__device_ordinal(comm->device), comm->reason);
         return handle;
     }
     making.before = ignis__quiet_begin(); /* the first failure is the one reported */
@@ -10489,8 +10488,7 @@ static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
         ignis__text_add(text,
                         "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
                         "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
-                        (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
-                        (unsigned long long)comm->slot.handle);
+                        (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device), (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
@@ -10769,8 +10767,8 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
     if (array->storage->device == comm->device)
         return true;
     return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
-                         ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
-                         (int)(comm->device - ignis__devices));
+                         ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+                         ignis__device_ordinal(comm->device));
 }
 
 static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
@@ -11068,7 +11066,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -11172,7 +11170,7 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
                                                         ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
@@ -11193,7 +11191,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms,
             continue;
         members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+            devices[k] = ignis__device_ordinal(siblings.rank[order[k]]->device);
         ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
@@ -11207,7 +11205,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms,
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
@@ -11221,7 +11219,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms
         if (!siblings.rank[r])
             continue;
         options = &siblings.rank[r]->options;
-        devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
+        devices[members] = ignis__device_ordinal(siblings.rank[r]->device);
         order[members++] = siblings.place[r];
     }
     ok = ignis__comm_all_make(call, devices, members, options, made);
@@ -11245,7 +11243,7 @@ static uint64_t ignis__process_key(void)
     return key;
 }
 
-IGNIS__COLD IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
@@ -11326,7 +11324,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
     return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
-IGNIS__COLD IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
 {
     static const char call[] = "ignis_comm_split";
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -11484,7 +11482,7 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     memset(info, 0, sizeof *info);
     info->rank = info->local_rank = comm->rank;
     info->size = info->local_size = comm->size;
-    info->device = (int)(comm->device - ignis__devices);
+    info->device = ignis__device_ordinal(comm->device);
     info->hosts = 1;
     info->transport = IGNIS_COMM_PEER;
     if (comm->job) {
@@ -11621,7 +11619,7 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     ignis__device *device = parallel->device;
     ignis__thread *thread = ignis__thread_now();
     ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__device_ordinal(device);
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
@@ -11717,55 +11715,59 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
     return i;
 }
 
-/*  Whether a tensor can be the next parameter. With the lock of those that are being made. */
+/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
-    const ignis__parallel_state *other = ignis__parallels_starting.first;
     int before = ignis__parallel_find(parallel, tensor);
-    bool taken;
-    while (other && ignis__parallel_find(other, tensor) < 0)
-        other = other->next_starting;
-    ignis__mutex_lock(&tensor->slot.lock);
-    taken = tensor->group != NULL || other;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    if (!standing.leaf || !standing.requires_grad || taken)
+    if (!standing.leaf || !standing.requires_grad)
         return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
                              ignis__shape_write(&tensor->shape).text,
-                             taken           ? "is trained data-parallel already"
-                             : standing.leaf ? "requires no gradient"
-                                             : "is the result of an operation");
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
-                             parallel->count, (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
-    if (before >= 0)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                             ignis__shape_write(&tensor->shape).text, before);
+                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                                       ignis__shape_write(&tensor->shape).text, before);
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
     return true;
 }
 
-/*  Holds the parameters; of several ranks, nobody else takes them from here on. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count, bool alone)
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
-    ignis__tensor *refused = NULL;
-    bool ok = true;
+    const ignis__parallel_state *other;
+    int i, taken = -1;
     ignis__mutex_lock(&ignis__parallels_starting.lock);
-    while (ok && parallel->count < count) {
-        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
-        ok = tensor && ignis__parallel_check(call, parallel, tensor);
-        if (ok)
-            parallel->parameters[parallel->count++] = tensor;
-        else
-            refused = tensor;
+    for (i = 0; i < parallel->count && taken < 0; i++) {
+        ignis__tensor *tensor = parallel->parameters[i];
+        ignis__mutex_lock(&tensor->slot.lock);
+        taken = tensor->group ? i : -1;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        for (other = alone ? NULL : ignis__parallels_starting.first; other && taken < 0; other = other->next_starting)
+            taken = ignis__parallel_find(other, tensor) < 0 ? -1 : i;
     }
-    if (ok && !alone) {
+    if (taken < 0 && !alone) {
         parallel->next_starting = ignis__parallels_starting.first;
         ignis__parallels_starting.first = parallel;
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
-    if (refused)
-        ignis__tensor_drop(call, refused);
-    return ok;
+    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
@@ -11773,24 +11775,12 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array_desc desc;
-    ignis_array made;
+    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
     int64_t at = 0;
     bool ok = true;
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
-    desc.dtype = dtype;
-    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
-    desc.tag = "gradients";
-    made = ignis__array_create(call, &desc);
     if (!made.id)
         return false;
-    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
-        ignis__array_discard(call, &made);
-        return false;
-    }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
@@ -11898,12 +11888,13 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count, alone) &&
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
-IGNIS__COLD IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
                                                            const ignis_parallel_desc *desc)
 {
     static const char call[] = "ignis_parallel_create";

@@ -59,7 +59,7 @@ static void operands_free(operands *o)
 }
 
 /*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about tiles and splits. */
-static bool run(const scenario *s, const operands *o, ignis_dtype dtype, int processors)
+static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processors)
 {
     ignis__product product;
     ignis__epilogue epilogue;
@@ -80,7 +80,7 @@ static bool run(const scenario *s, const operands *o, ignis_dtype dtype, int pro
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
-    (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
+    s->row_sums = ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue); /* some kernels leave them to the caller */
     op.work.device->info.multiprocessors = before;
     return ignis__op_leave(&op) == IGNIS_OK;
 }
@@ -185,7 +185,8 @@ static void own_setup(ignis_desc *desc)
 
 TEST(every_type_and_transposition)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 70, 3}, {67, 1, 31}, {65, 129, 33}, {131, 67, 97}, {128, 64, 64}, {136, 72, 40}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 70, 3},    {67, 1, 31},   {65, 129, 33},
+                                       {131, 67, 97}, {128, 64, 64}, {136, 72, 40}, {200, 328, 136}};
     int d, i, way;
     SETUP_OWN();
     for (d = 0; d < 4; d++)
@@ -225,6 +226,10 @@ TEST(batches_and_a_shared_matrix)
             scenario s = plain(33, 17, 24);
             s.batch = way / 4 ? -3 : 3, s.transpose_a = way % 2, s.transpose_b = way / 2 % 2;
             check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            if (d >= 2) { /* large enough for wgmma */
+                s.m = 72, s.n = 80;
+                check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            }
         }
 }
 
@@ -254,6 +259,10 @@ TEST(a_long_sum_is_split)
             s.bias = s.residual = s.row_sums = s.column_sums = way >= 2;
             s.batch = way == 1 ? 2 : 0;
             check(s, float_dtypes[d], MANY);
+            if (d >= 2 && way < 3) {
+                s.m = 72, s.n = 136, s.k = 1096;
+                check(s, float_dtypes[d], MANY);
+            }
         }
 }
 
@@ -279,6 +288,7 @@ TEST(what_is_done_to_a_product)
     check_epilogues(77, 48, 40, MANY);
     check_epilogues(35, 131, 24, FEW);
     check_epilogues(9, 21, 1100, MANY);
+    check_epilogues(136, 200, 72, MANY);
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
@@ -343,6 +353,105 @@ TEST(the_same_bits_every_time)
             }
             operands_free(&o);
         }
+}
+
+/*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be. */
+static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
+{
+    static ignis__device device;
+    ignis__gemm p;
+    ignis__op op;
+    memset(&op, 0, sizeof op), memset(&p, 0, sizeof p);
+    device = ignis__devices[0];
+    device.info.multiprocessors = processors;
+    op.work.device = &device;
+    p.m = m, p.n = n, p.k = k, p.batch = 1;
+    p.packed_a = k % 8 == 0, p.packed_b = n % 8 == 0;
+    return ignis__gemm_choose(&op, dtype, &p);
+}
+
+TEST(the_kernel_follows_device_type_and_size)
+{
+    ignis_device_info info;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
+    CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
+    CHECK_INT(chosen(IGNIS_BF16, 128, 33, 63, 1).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_MMA);
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM_SMALL : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    if (info.compute_major == 9) {
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
+        CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+    }
+}
+
+/*  How often a text is in a file; -1: there is no such file. */
+static int count_in_file(const char *path, const char *text)
+{
+    size_t size = 0;
+    char *data = (char *)ignis__file_read(path, &size);
+    int count = 0;
+    size_t i;
+    for (i = 0; data && i + strlen(text) <= size; i++)
+        count += memcmp(data + i, text, strlen(text)) == 0;
+    if (!data)
+        return -1;
+    ignis__free(data);
+    return count;
+}
+
+/*  The faster one is kept on disk, and found there; what stands there first holds. */
+TEST(the_faster_one_is_measured_once)
+{
+    ignis_desc desc = test_desc(NULL);
+    char folder[] = "/tmp/ignis_test_products_XXXXXX", path[100];
+    double *first = NULL, *again;
+    bool own[3];
+    int round, i;
+    if (!mkdtemp(folder))
+        SKIP("there is no folder for it");
+    snprintf(path, sizeof path, "%s/products.txt", folder);
+    desc.matmul = IGNIS_MATMUL_MEASURE;
+    desc.cache_dir = folder;
+    for (round = 0; round < 3; round++) {
+        ignis_tensor a, b, y;
+        ignis_library_info info;
+        SETUP(&desc);
+        if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+            ignis_status_clear();
+            SKIP("there is no cuBLASLt");
+        }
+        a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false), b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
+        for (i = 0; i < 3; i++) {
+            y = ignis_matmul(a, b);
+            again = tensor_values(y);
+            if (first)
+                CHECK(memcmp(first, again, 63 * sizeof *first) == 0 || round == 2);
+            else
+                first = (double *)memcpy(malloc(63 * sizeof *first), again, 63 * sizeof *first);
+            free(again), let_go(y);
+        }
+        CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1);
+        CHECK(ignis__measurements.first != NULL && ignis__measurements.first->next == NULL);
+        own[round] = ignis__measurements.first && ignis__measurements.first->own;
+        let_go(a), let_go(b);
+        if (round == 1) { /* another choice in the file is followed, too, and a line that is not one does no harm */
+            FILE *file = fopen(path, "r+b");
+            char line[300] = "";
+            if (file && fgets(line, sizeof line, file) && fseek(file, 0, SEEK_SET) == 0)
+                fprintf(file, "nonsense\n%.16s %s so\n%s", line, strstr(line, " own (") ? "cublaslt" : "own", line);
+            CHECK(file && fclose(file) == 0);
+        }
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1); /* it was not measured again */
+    CHECK_INT(own[1], own[0]);
+    CHECK_INT(own[2], !own[1]);
+    free(first);
+    remove(path);
+    test_remove_folder(folder);
 }
 
 TEST(nothing_of_cublaslt_is_loaded)

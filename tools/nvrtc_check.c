@@ -141,6 +141,11 @@ static const char *const gemm_mma[] = {
     "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
     "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 
+#define TILED(a, b, columns) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns
+static const char *const gemm_hopper[] = {
+    "-DIGNIS_T=2" TILED(0, 0, 256), "-DIGNIS_T=2" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(1, 0, 256), "-DIGNIS_T=2" TILED(1, 1, 256),
+    "-DIGNIS_T=1" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(0, 1, 128), "-DIGNIS_T=2" TILED(1, 0, 128), NULL};
+
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
                                          "-DIGNIS_RANKS=3",
@@ -178,6 +183,7 @@ static const struct {
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
+    {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
