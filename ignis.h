@@ -1777,6 +1777,7 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -1791,6 +1792,22 @@ typedef struct ignis_cross_entropy_desc {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
+    The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
+    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes them
+    on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes them
+    from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
+    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc);
 
 /* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
@@ -2083,6 +2100,11 @@ static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &des
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                      const ignis_cross_entropy_desc &desc)
+{
+    return ignis_linear_cross_entropy(hidden, weight, targets, &desc);
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
@@ -8967,6 +8989,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
+    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
     X(ROPE, ROPE_CU, "ignis_rope")                                                             \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
@@ -12133,7 +12156,7 @@ static void ignis__tensors_close(const char *call)
 /*  An operation under way. It holds its inputs and the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
-#define IGNIS__OP_MADE 12
+#define IGNIS__OP_MADE 24
 #define IGNIS__OP_SAVED 5
 
 typedef struct ignis__op {
@@ -15284,31 +15307,59 @@ typedef struct ignis__cross_entropy {
     int mean, target_bytes;
 } ignis__cross_entropy;
 
-/*  Saved: the gradient itself, of a loss whose gradient is 1, and nobody else's. */
+/*  Saved: the gradients themselves of the inputs that need one, of a loss whose gradient is 1, and nobody else's. */
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis__array *made = NULL;
-    ignis__address gradient, grad;
-    int64_t numel;
-    void *params[] = {&gradient, &grad, &numel};
-    if (!args->grad_output.id) {
-        args->grad_inputs[0] = args->saved[0];
+    ignis__array *made[3] = {NULL, NULL, NULL};
+    int i, at = 0;
+    for (i = 0; i < args->input_count && !args->grad_output.id; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = args->saved[at++];
+    if (!args->grad_output.id)
         return IGNIS_OK;
-    }
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
-    numel = op.in[1]->numel;
-    if (ignis__walk_retains()) {
-        made = ignis__op_new_like(&op, op.in[1]);
-        ignis__op_copy(&op, made, op.in[1]);
+    for (i = 0; i < args->input_count; i++) {
+        ignis__array *saved;
+        ignis__address gradient, grad;
+        int64_t numel;
+        void *params[] = {&gradient, &grad, &numel};
+        if (!args->needed[i])
+            continue;
+        saved = op.in[1 + at];
+        numel = saved->numel;
+        if (ignis__walk_retains()) {
+            made[i] = ignis__op_new_like(&op, saved);
+            ignis__op_copy(&op, made[i], saved);
+        }
+        grad = ignis__op_read(&op, op.in[0]);
+        gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
+        ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        if (op.ok && !made[i])
+            args->grad_inputs[i] = args->saved[at];
+        at++;
     }
-    grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, made ? made : op.in[1]);
-    ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok && !made)
-        args->grad_inputs[0] = args->saved[0];
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_give(&op, args, args->input_count, made);
+}
+
+/*  The gradient from what forward has found out of the rows. It may take the logits' place. */
+static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
+                                                 ignis__address grad, ignis__address logits, ignis__address targets,
+                                                 ignis__address log_sums, ignis__address scale)
+{
+    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
+    void *params[] = {&gradient,        &grad,
+                      &log_sums,        &logits,
+                      &targets,         &entropy->target_bytes,
+                      &entropy->rows,   &entropy->classes,
+                      &entropy->stride, &entropy->ignore_index,
+                      &scale,           &plan.packed};
+    if (plan.warp) { /* there is no such kernel */
+        plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
+        plan.blocks = entropy->rows;
+    }
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */
@@ -15318,15 +15369,8 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__cross_entropy entropy;
     ignis__array *made;
     ignis__address gradient, grad, logits, targets, log_sums, scale;
-    ignis__rows plan;
     ignis_dtype dtype;
     int i;
-    void *params[] = {&gradient,       &grad,
-                      &log_sums,       &logits,
-                      &targets,        &entropy.target_bytes,
-                      &entropy.rows,   &entropy.classes,
-                      &entropy.stride, &entropy.ignore_index,
-                      &scale,          &plan.packed};
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     memcpy(&entropy, args->params, sizeof entropy);
@@ -15338,34 +15382,31 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
-    if (plan.warp) { /* there is no such kernel */
-        plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
-        plan.blocks = entropy.rows;
-    }
-    ignis__op_launch_row(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
 }
 
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
+/*  The logits are an input, or are to be made of one: so many rows of `columns`. */
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
+                                         const ignis__array *targets, ignis__cross_entropy *entropy)
 {
-    const ignis__array *logits = op->in[0], *targets = op->in[1];
     memset(entropy, 0, sizeof *entropy);
+    entropy->rows = rows;
+    entropy->stride = columns;
     if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
         return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
-    if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
-        return false;
     if (entropy->stride == 0 || targets->numel != entropy->rows)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
-                              ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+                              "%s is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                              op->in[1] == targets ? "logits" : "hidden", ignis__shape_write(&op->in[0]->shape).text,
+                              ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
-                              (long long)entropy->stride);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
+                              (long long)desc->classes, (long long)entropy->stride);
     entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
     entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
     entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
@@ -15382,6 +15423,7 @@ typedef struct ignis__cross_entropy_work {
     ignis__rows plan;
     ignis__builtin builtin;
     bool counts; /* the kernel finds out itself which rows are not ignored */
+    bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
@@ -15391,9 +15433,9 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
 
-static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
-    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+    return work->plan.warp && entropy->rows <= IGNIS__FEW_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
@@ -15407,7 +15449,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_is_few(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -15418,12 +15460,18 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    if (ignis__cross_entropy_is_few(entropy, plan))
+    if (ignis__cross_entropy_is_few(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
+}
+
+static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
@@ -15432,13 +15480,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
-    if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
+    if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
         return;
     }
-    if (!work->counts)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
+    if (!work->counts && !work->part)
+        ignis__cross_entropy_count(op, entropy, work, dtype);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -15451,6 +15498,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
+    int64_t rows, columns;
     bool fused;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
@@ -15459,7 +15507,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
-    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
+    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__op_rows(&op, op.in[0], &rows, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, rows, columns, op.in[1], &entropy);
     if (op.ok) {
         made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
@@ -15491,6 +15540,278 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     }
     return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
                                   &entropy, sizeof entropy);
+}
+
+/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+
+typedef struct ignis__linear_entropy {
+    ignis__cross_entropy entropy; /* of all rows */
+    ignis__product product;       /* logits = hidden w^T, of all rows */
+    int64_t chunk;                /* rows of one, but for the last */
+} ignis__linear_entropy;
+
+/*  What the chunks of one call share. Null: not wanted, or not needed. */
+typedef struct ignis__chunks {
+    ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
+    ignis__array *dhidden, *dw;
+    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+} ignis__chunks;
+
+static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
+{
+    return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
+}
+
+/*  Rows of [rows, n] as an array. */
+static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_view(op, of, &shape, rows * n, first * n);
+}
+
+static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/*  The arrays for the gradients that are wanted. */
+static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+{
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    if (hidden)
+        c->dhidden = ignis__op_new_like(op, c->hidden);
+    if (w)
+        c->dw = ignis__op_new_like(op, c->w);
+    if (w && dtype != wide && ignis__chunk_count(p) > 1) {
+        c->part = ignis__op_new_like(op, c->w);
+        c->sum = ignis__op_new_row(op, c->w->numel, wide);
+    }
+    if (c->dw && p->entropy.rows == 0)
+        ignis__op_zero(op, c->dw);
+}
+
+/*  The product of a chunk's rows, which begin at `first`. */
+static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
+{
+    ignis__product q = p->product;
+    q.m = ignis__clamp(p->entropy.rows - first, 0, p->chunk);
+    q.batch_a = q.m * q.k;
+    return q;
+}
+
+static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first);
+    ignis__array *rows = op->ok && q.m ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (rows)
+        ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
+}
+
+/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = q;
+    ignis__epilogue epilogue;
+    ignis__address dw, sum, part;
+    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    ignis__array *rows;
+    if (!op->ok || q.m == 0)
+        return;
+    if (c->dhidden) {
+        of_hidden.n = q.k;
+        of_hidden.k = q.n;
+        of_hidden.transpose_b = 0;
+        of_hidden.batch_a = q.m * q.n;
+        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+        if (rows)
+            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+    }
+    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (!rows)
+        return;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.accumulate = !c->sum && !is_first;
+    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
+    if (c->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
+        part = ignis__op_read(op, c->part);
+        if (!is_first)
+            (void)ignis__op_read(op, c->sum);
+        sum = ignis__op_write(op, c->sum);
+        dw = ignis__op_write(op, c->dw);
+        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+    }
+}
+
+/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
+                              int64_t first)
+{
+    ignis__cross_entropy entropy = p->entropy;
+    ignis__cross_entropy_work work = *all;
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    entropy.rows = ignis__chunk_product(p, first).m;
+    work.part = true;
+    work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
+    work.log_sums += (ignis__address)(first * ignis__dtypes[wide].size);
+    work.targets += (ignis__address)(first * entropy.target_bytes);
+    work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
+    work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
+    if (op->ok)
+        ignis__cross_entropy_plan(op, &entropy, &work, dtype);
+    if (op->ok)
+        work.losses = ignis__op_write(op, ignis__op_new_row(op, 2 * work.plan.blocks, wide));
+    if (op->ok)
+        ignis__cross_entropy_launch(op, &entropy, &work, dtype);
+}
+
+/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
+{
+    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis__array *gradients[2];
+    int64_t first;
+    int kept;
+    memset(&c, 0, sizeof c);
+    memcpy(&p, args->params, sizeof p);
+    if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
+        return ignis__failed();
+    c.hidden = op.in[HIDDEN];
+    c.w = op.in[W];
+    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
+    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    kept = op.made_count;
+    for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
+        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
+        ignis__cross_entropy entropy = p.entropy;
+        ignis__address logits;
+        entropy.rows = ignis__chunk_product(&p, first).m;
+        ignis__chunk_logits(&op, &p, &c, first);
+        logits = ignis__op_write(&op, c.logits);
+        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(first * size),
+                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    gradients[0] = c.dhidden;
+    gradients[1] = c.dw;
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+/*  Checks the inputs, and describes what is to be done. */
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+{
+    const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t rows, n;
+    memset(p, 0, sizeof *p);
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+        return false;
+    if (w->ndim != 2 || w->dim[1] != n || n == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "hidden is %s, weight %s; [..., n] and [classes, n] are needed",
+                              ignis__shape_write(hidden).text, ignis__shape_write(w).text);
+    if (w->dim[0] >= (int64_t)1 << 30)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (desc && desc->chunk < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+        return false;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = ignis__clamp(rows, 1, p->chunk);
+    p->product.m = rows;
+    p->product.n = w->dim[0];
+    p->product.k = n;
+    p->product.batch = 1;
+    p->product.batch_a = rows * n;
+    p->product.batch_b = op->in[1]->numel;
+    p->product.transpose_b = 1;
+    p->product.dtype = (int)op->in[0]->dtype;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc)
+{
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis_tensor inputs[] = {hidden, weight, targets};
+    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
+    ignis__spread spread;
+    ignis_dtype dtype, wide;
+    int64_t first;
+    bool fused;
+    int kept;
+    if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
+        return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
+    memset(&c, 0, sizeof c);
+    c.hidden = op.in[0];
+    c.w = op.in[1];
+    dtype = c.w->dtype;
+    wide = ignis__wide_dtype(dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    if (op.ok) {
+        loss = ignis__op_new_row(&op, 1, wide);
+        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        scale = ignis__op_new_row(&op, 1, wide);
+        log_sums = ignis__op_new_row(&op, p.entropy.rows, wide);
+        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        work.loss = ignis__op_write(&op, losses);
+        work.scale = ignis__op_write(&op, scale);
+        work.log_sums = ignis__op_write(&op, log_sums);
+        work.targets = ignis__op_read(&op, op.in[2]);
+        work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
+        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+    }
+    if (op.ok && fused) {
+        c.gradient = ignis__op_new_like(&op, c.logits);
+        ignis__chunks_gradients(&op, &p, op.wanted[0], op.wanted[1], &c);
+    }
+    kept = op.made_count;
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &p, &c, first);
+        ignis__chunk_loss(&op, &p, &c, &work, first);
+        if (fused)
+            ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    if (op.ok && losses != loss) {
+        spread.outer = spread.inner = 1;
+        spread.n = losses->numel;
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+    }
+    if (c.dhidden)
+        ignis__op_save(&op, c.dhidden);
+    if (c.dw)
+        ignis__op_save(&op, c.dw);
+    if (op.ok && !fused) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
+    }
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
+                                  &p, sizeof p);
 }
 
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */

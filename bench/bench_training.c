@@ -130,7 +130,7 @@ static ignis_tensor inner(ignis_tensor tensor)
 /*  An operation on some tensors, forward or forward and backward. */
 typedef struct operation {
     ignis_tensor (*run)(const struct operation *op, const ignis_tensor *in);
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int count;
     ignis_array gradient; /* of the result; no handle: 1 */
     ignis_sdpa_desc attention;
@@ -269,9 +269,26 @@ static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
     return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5);
 }
 static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
+/*  x + y, which the caller of a network would use again, and its norm. */
+static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor sum, h = ignis_add_layer_norm(in[0], in[3], in[1], in[2], 1e-5, &sum);
+    ignis_tensor_release(sum);
+    return (void)op, h;
+}
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
 static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
+static ignis_tensor run_head(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor logits = ignis_matmul_t(in[0], in[1]), loss = ignis_cross_entropy(logits, op->in[2], NULL);
+    ignis_tensor_release(logits);
+    return loss;
+}
+static ignis_tensor run_chunked_head(const operation *op, const ignis_tensor *in)
+{
+    return ignis_linear_cross_entropy(in[0], in[1], op->in[2], NULL);
+}
 
 typedef struct copy_work {
     ignis_array to, from;
@@ -306,8 +323,12 @@ static void bench_rows(int64_t count, int64_t n)
     static const struct {
         const char *name;
         ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
-        int inputs;
-    } table[] = {{"layer_norm", run_layer_norm, 3}, {"rms_norm", run_rms_norm, 2}, {"softmax", run_softmax, 1}, {"gelu", run_gelu, 1}};
+        int inputs, passes; /* of the forward; the backward has 3 */
+    } table[] = {{"layer_norm", run_layer_norm, 3, 2},
+                 {"rms_norm", run_rms_norm, 2, 2},
+                 {"add_layer_norm", run_add_layer_norm, 4, 4},
+                 {"softmax", run_softmax, 1, 2},
+                 {"gelu", run_gelu, 1, 2}};
     int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
     double copy, forward, both;
     ignis_tensor gradient;
@@ -328,11 +349,12 @@ static void bench_rows(int64_t count, int64_t n)
         op.in[0] = parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false);
         op.in[1] = op.count > 1 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, ONES, false) : op.in[1];
         op.in[2] = op.count > 2 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, 0, false) : op.in[2];
+        op.in[3] = op.count > 3 ? parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false) : op.in[3];
         copy = copy_rate(bytes);
         forward = seconds(step_forward, &op, true);
         both = seconds(step_both, &op, true);
         snprintf(name, sizeof name, "%s %lldx%lld forward", table[i].name, (long long)count, (long long)n);
-        row(name, 2 * (double)bytes / forward / 1e12, "TB/s", 2 * (double)bytes / forward / copy);
+        row(name, table[i].passes * (double)bytes / forward / 1e12, "TB/s", table[i].passes * (double)bytes / forward / copy);
         snprintf(name, sizeof name, "%s %lldx%lld backward", table[i].name, (long long)count, (long long)n);
         row(name, 3 * (double)bytes / (both - forward) / 1e12, "TB/s", 3 * (double)bytes / (both - forward) / copy);
         release(&op);
@@ -366,6 +388,28 @@ static void bench_cross_entropy(int64_t rows_named, int64_t n_named)
     REQUIRE(ignis_tensor_release(op.in[1]));
 }
 
+/*  The head of a language model and its loss, forward and backward: with all logits at a time, and in chunks. */
+static void bench_head(int64_t rows_named, int64_t width, int64_t n_named)
+{
+    const int64_t count = simulated ? 8 : rows_named, n = simulated ? 96 : n_named;
+    char name[64];
+    operation op;
+    int i;
+    memset(&op, 0, sizeof op);
+    op.count = 2;
+    op.in[0] = parameter(IGNIS_SHAPE(count, width), IGNIS_BF16, 1, false);
+    op.in[1] = parameter(IGNIS_SHAPE(n, width), IGNIS_BF16, 0.02, false);
+    op.in[2] = random_ids(IGNIS_SHAPE(count), n);
+    for (i = 0; i < 2; i++) {
+        op.run = i ? run_chunked_head : run_head;
+        snprintf(name, sizeof name, "head %lldx%lldx%lld%s", (long long)rows_named, (long long)width, (long long)n_named,
+                 i ? ", in chunks" : "");
+        row(name, seconds(step_both, &op, true) * 1e3, "ms", 0);
+    }
+    for (i = 0; i < 3; i++)
+        REQUIRE(ignis_tensor_release(op.in[i]));
+}
+
 static void step_optimizer(void *work) { ignis_optimizer_step(*(ignis_optimizer *)work); }
 
 static void bench_adamw(ignis_dtype dtype, const char *name)
@@ -392,9 +436,13 @@ static void bench_memory(void)
 {
     bench_rows(65536, 768);
     bench_rows(16384, 4096);
+    bench_rows(8192, 12288);
+    bench_rows(100000, 257); /* rows that begin anywhere, and rows that are long */
+    bench_rows(4096, 50257);
     bench_cross_entropy(65536, 768);
     bench_cross_entropy(16384, 4096);
     bench_cross_entropy(16384, 50304);
+    bench_head(32768, 768, 50304);
     bench_adamw(IGNIS_F32, "AdamW 100M f32");
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }

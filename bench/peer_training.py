@@ -107,7 +107,8 @@ def bench_mlp():
 def forward_and_backward(fn, inputs, gradient):
     """Seconds of the forward, and of the backward: both together less the forward."""
     forward = seconds(lambda: fn(*inputs))
-    both = seconds(lambda: torch.autograd.grad(fn(*inputs), inputs, gradient))
+    first = lambda result: result[0] if isinstance(result, tuple) else result
+    both = seconds(lambda: torch.autograd.grad(first(fn(*inputs)), inputs, gradient))
     return forward, both - forward
 
 
@@ -119,8 +120,15 @@ def bench_rows(count, n):
     gradient = torch.randn_like(x)
     x.requires_grad_()
     w, b = (t.to(DEVICE, torch.bfloat16).requires_grad_() for t in (torch.ones(n), torch.zeros(n)))
+    other = torch.randn_like(x).requires_grad_()
+
+    def add_layer_norm(x, other, w, b):
+        total = x + other
+        return F.layer_norm(total, (n,), w, b, 1e-5), total
+
     table = {
         "layer_norm": (lambda x, w, b: F.layer_norm(x, (n,), w, b, 1e-5), [x, w, b]),
+        "add_layer_norm": (add_layer_norm, [x, other, w, b]),
         "rms_norm": (lambda x, w: F.rms_norm(x, (n,), w, 1e-5), [x, w]),
         "softmax": (lambda x: torch.softmax(x, -1), [x]),
         "gelu": (lambda x: F.gelu(x, approximate="tanh"), [x]),
@@ -129,7 +137,7 @@ def bench_rows(count, n):
         eager = forward_and_backward(fn, inputs, gradient)
         torch._dynamo.reset()
         compiled = tried(name, lambda: forward_and_backward(torch.compile(fn), inputs, gradient))
-        for which, passes in enumerate((2, 3)):
+        for which, passes in enumerate((4 if name == "add_layer_norm" else 2, 3)):
             row(f"{name} {size} {'backward' if which else 'forward'}", "TB/s", passes * bytes_ / eager[which] / 1e12,
                 passes * bytes_ / compiled[which] / 1e12 if compiled else None, "torch.compile")
 
@@ -157,6 +165,24 @@ def bench_cross_entropy(count, n):
     compare("both, rate", "TB/s", lambda forward, both: 2 * bytes_ / both / 1e12)
 
 
+def bench_head(count, width, n):
+    """The head of a language model and its loss, forward and backward."""
+    x = torch.randn(count, width, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
+    w = (0.02 * torch.randn(n, width, device=DEVICE)).to(torch.bfloat16).requires_grad_()
+    targets = torch.randint(0, n, (count,), device=DEVICE)
+
+    def loss(x, w):
+        return F.cross_entropy(x @ w.t(), targets)
+
+    def time(fn):
+        return seconds(lambda: torch.autograd.grad(fn(x, w), (x, w)))
+
+    eager = time(loss)
+    torch._dynamo.reset()
+    compiled = tried("head", lambda: time(torch.compile(loss)))
+    row(f"head {count}x{width}x{n}", "ms", eager * 1e3, compiled and compiled * 1e3, "torch.compile")
+
+
 def bench_adamw():
     parameters = [nn.Parameter(torch.randn(1000000, device=DEVICE)) for _ in range(100)]
     for p in parameters:
@@ -169,9 +195,13 @@ def bench_adamw():
 def bench_memory():
     bench_rows(65536, 768)
     bench_rows(16384, 4096)
+    bench_rows(8192, 12288)
+    bench_rows(100000, 257)
+    bench_rows(4096, 50257)
     bench_cross_entropy(65536, 768)
     bench_cross_entropy(16384, 4096)
     bench_cross_entropy(16384, 50304)
+    bench_head(32768, 768, 50304)
     bench_adamw()
 
 
