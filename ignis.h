@@ -14285,8 +14285,9 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     else if (desc->num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
-    else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % desc->num_heads != 0))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; its last dimension has to be %d heads of equal size",
+    else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                        ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
         own = ignis__rope_own(&op, desc);
