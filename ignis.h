@@ -566,6 +566,14 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
+/*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
+typedef enum ignis_matmul_by {
+    IGNIS_MATMUL_AUTO,     /* cuBLASLt where it is found, else Ignis' own kernels */
+    IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
+    IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
+    IGNIS_MATMUL_MEASURE   /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+} ignis_matmul_by;
+
 /*  The kernels of ignis_sdpa. */
 typedef enum ignis_attention {
     IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
@@ -578,7 +586,7 @@ typedef struct ignis_desc {
     int device;                 /* the device that threads start with (0) */
     const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
     const char *nvrtc_library;  /* path of libnvrtc (searched when a kernel has to be compiled) */
-    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for) */
+    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
     const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when asked for) */
     const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
     int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
@@ -588,6 +596,7 @@ typedef struct ignis_desc {
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
     ignis_logger logger;        /* writes warnings and errors to stderr */
+    ignis_matmul_by matmul;     /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
     ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
 } ignis_desc;
 
@@ -1531,7 +1540,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b);
@@ -1541,7 +1550,7 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in ignis_matmul; in f16 and
     bf16 cuBLASLt may round the product once before it adds the bias.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
@@ -1767,6 +1776,7 @@ typedef struct ignis_sdpa_desc {
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
     head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
+    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -8868,6 +8878,13 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
     X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
+    X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
+    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
+    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
     X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
     X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
@@ -9081,7 +9098,8 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+        strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -12460,6 +12478,180 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
+/* >>ops.matmul - matrix products: own kernels ------------------------------------------------------------------------------ */
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int nothing;                  /* in place of padding, as plans are found by the bytes of their product */
+} ignis__product;
+
+/*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
+typedef struct ignis__epilogue {
+    ignis__array *bias;        /* [n], added to each row */
+    int activation;            /* IGNIS__RELU or _GELU; 0: none */
+    bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
+    ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
+    ignis__array *residual;    /* like out, added */
+    ignis__array *column_sums; /* [n]: the sums of the results over m */
+    bool accumulate;           /* the result is added to what is in out */
+    ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
+} ignis__epilogue;
+
+enum { IGNIS__RELU = 1, IGNIS__GELU };
+
+/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+typedef struct ignis__gemm {
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
+    int64_t m, n, k, batch, batch_a, batch_b, split_k;
+    double alpha;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+} ignis__gemm;
+
+/*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads, shared;
+    char define[64]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
+{
+    return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
+    as large as keeps all multiprocessors busy. */
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__gemm_kernel kernel;
+    bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
+    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    memset(&kernel, 0, sizeof kernel);
+    kernel.rows = kernel.columns = large ? 128 : 64;
+    if (rounds && info->compute_major >= 8) {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        kernel.threads = large ? 256 : 128;
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    } else {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
+        kernel.threads = 256;
+    }
+    return kernel;
+}
+
+/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
+static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
+{
+    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
+    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
+    p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
+}
+
+/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+{
+    int64_t pack = ignis__pack_elements(dtype);
+    return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
+}
+
+/*  Adds [count, n] up, in the order of the rows. */
+static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+{
+    ignis__address to = ignis__op_write(op, out);
+    void *params[] = {&to, &from, &count, &out->numel};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+}
+
+static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
+{
+    return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  The parameters but for sums over parts; out and what goes with it has elements. */
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+{
+    ignis__gemm p;
+    memset(&p, 0, sizeof p);
+    p.m = product->m;
+    p.n = product->n;
+    p.k = product->k;
+    p.batch = product->batch;
+    p.batch_a = product->batch_a;
+    p.batch_b = product->batch_b;
+    p.transpose_a = product->transpose_a;
+    p.transpose_b = product->transpose_b;
+    p.alpha = 1;
+    p.splits = 1;
+    p.split_k = p.k;
+    p.activation = epilogue->activation;
+    p.gradient = epilogue->gradient;
+    p.accumulate = epilogue->accumulate;
+    if (epilogue->bias)
+        p.bias = ignis__op_read(op, epilogue->bias);
+    if (epilogue->pre)
+        p.pre = epilogue->gradient ? ignis__op_read(op, epilogue->pre) : ignis__op_write(op, epilogue->pre);
+    if (epilogue->residual)
+        p.residual = ignis__op_read(op, epilogue->residual);
+    p.out = ignis__op_write(op, out);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, p.n, 0);
+    return p;
+}
+
+/*  Launches a kernel that does what comes behind a product: 32 x 128 elements a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    void *params[] = {p};
+    if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_room(op, ignis__ceil_div(p->m, 32) * p->n, dtype);
+    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
+    if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                            const ignis__epilogue *epilogue)
+{
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
+    ignis__gemm_kernel kernel;
+    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
+    void *params[] = {&p};
+    if (p.k > 0) {
+        p.a = ignis__op_read(op, a);
+        p.b = ignis__op_read(op, b);
+    }
+    if (!op->ok)
+        return false;
+    p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
+    p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
+    kernel = ignis__gemm_choose(op, dtype, &p);
+    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    if (p.splits > 1)
+        p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
+    else if (epilogue->column_sums)
+        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
+    if (row_sums)
+        p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
+    ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
+                     ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
+    if (p.splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
+    return row_sums;
+}
+
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
 enum { /* numbers of cuBLASLt's enumerations */
@@ -12500,18 +12692,8 @@ typedef struct ignis__lt_choice {
     int reserved[4];
 } ignis__lt_choice;
 
-/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b) (+ bias [n]). cuBLASLt thinks in columns: a row-major matrix is its
-    transpose there, so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
-typedef struct ignis__product {
-    int64_t m, n, k, batch;
-    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
-    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int dtype, epilogue;
-    int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int nothing;   /* in place of padding, as plans are found by the bytes of their product */
-} ignis__product;
-
-/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
+/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
+    so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -12527,7 +12709,9 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-} ignis__matmul = {{0}, {{0}}};
+    ignis_matmul_by by;
+    uint64_t missing; /* cuBLASLt was looked for and not found */
+} ignis__matmul = {{0}, {{0}}, IGNIS_MATMUL_AUTO, 0};
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -12667,34 +12851,30 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
-    over k. *supported says whether cuBLASLt has a kernel for it; null: having
-    none is a failure. All sizes are positive. */
-static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              ignis__array *bias, bool *supported)
+/*  A product by cuBLASLt: out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
+    sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epilogue, ignis__array *out, ignis__array *a, ignis__array *b,
+                          ignis__array *bias)
 {
     static const float one_f32 = 1, zero_f32 = 0;
     static const double one_f64 = 1, zero_f64 = 0;
-    bool wide = product.dtype == IGNIS_F64, known;
+    ignis__product described = *product;
+    bool wide = product->dtype == IGNIS_F64, known;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
+        at_bias = epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
-        return;
-    product.alignment = ignis__alignment_of(at_a, at_b, at_out);
+        return true;
+    described.epilogue = epilogue;
+    described.alignment = ignis__alignment_of(at_a, at_b, at_out);
     bias_pointer = (void *)(uintptr_t)at_bias;
-    plan = ignis__plan_get(op->work.call, op->work.device, &product, bias_pointer, &known);
-    if (supported)
-        *supported = known;
+    plan = ignis__plan_get(op->work.call, op->work.device, &described, bias_pointer, &known);
     if (!plan) {
-        if (!known && !supported)
-            ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
-                           ignis__dtypes[product.dtype].name, op->work.device->info.device);
-        op->ok = !known && supported;
-        return;
+        op->ok = !known;
+        return known;
     }
     if (plan->choice.workspace) {
         workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
@@ -12717,6 +12897,54 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
         ignis__memory_give(op->work.call, op->work.device, workspace);
+    return true;
+}
+
+/*  The same with an epilogue, as far as cuBLASLt has it in the product; the rest is done behind it. */
+static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                               const ignis__epilogue *epilogue, bool *row_sums)
+{
+    bool narrow = product->dtype != IGNIS_F64, applies, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : out;
+    ignis__gemm p;
+    applies = epilogue->activation || epilogue->residual || epilogue->column_sums || epilogue->accumulate;
+    *row_sums = false;
+    if (product->k == 0)
+        ignis__op_zero(op, to);
+    else if (epilogue->bias && !applies && narrow)
+        biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
+    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
+        *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
+    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+        return false;
+    if (applies) {
+        p = ignis__gemm_params(op, product, out, epilogue);
+        p.partial = ignis__op_read(op, to);
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, epilogue);
+    } else if (epilogue->bias && !biased) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, epilogue->bias);
+        void *params[] = {&at, &at, &from, &out->numel, &epilogue->bias->numel, &out->numel};
+        ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+    }
+    return true;
+}
+
+/*  Who computes products: what the program says, else what the user's environment says. */
+static bool ignis__matmul_setup(const char *call, ignis_matmul_by by)
+{
+    static const char *const names[] = {"auto", "cublaslt", "own", "measure"};
+    const char *env = getenv("IGNIS_MATMUL");
+    int i;
+    ignis__matmul.by = by;
+    ignis__atomic_store(&ignis__matmul.missing, 0);
+    if (by != IGNIS_MATMUL_AUTO || !env || !*env)
+        return true;
+    for (i = 0; i < IGNIS__COUNT(names); i++)
+        if (strcmp(env, names[i]) == 0)
+            ignis__matmul.by = (ignis_matmul_by)i;
+    if (ignis__matmul.by == IGNIS_MATMUL_AUTO && strcmp(env, names[0]) != 0)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_MATMUL is \"%s\"; it is auto, cublaslt, own or measure", env);
+    return ignis__matmul.by != IGNIS_MATMUL_AUTO || strcmp(env, names[0]) == 0;
 }
 
 /*  Frees the plans of a device; its context is current. */
@@ -12745,15 +12973,43 @@ static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
     return product;
 }
 
-/*  Runs a product whose sizes may be zero. */
-static void ignis__matmul_any(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b)
+/*  Whether cuBLASLt can be had. That it cannot is found out once. */
+static bool ignis__lt_there(const char *call)
 {
+    ignis__record before, failure;
+    char why[2048];
+    bool found;
+    if (ignis__atomic_load(&ignis__matmul.missing))
+        return false;
+    if (ignis__atomic_load(&ignis__libraries[IGNIS_LIBRARY_CUBLASLT].loaded))
+        return true;
+    before = ignis__quiet_begin();
+    found = ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT);
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    if (!found && ignis__atomic_add(&ignis__matmul.missing, 1) == 0)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: Ignis' own kernels compute products. %s", call, why);
+    return found;
+}
+
+/*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
+static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                              const ignis__epilogue *epilogue)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis_matmul_by by = ignis__matmul.by;
+    bool row_sums = false;
+    if (!epilogue)
+        epilogue = &nothing;
     if (!op->ok || out->numel == 0)
-        return;
-    if (product->k == 0)
-        ignis__op_zero(op, out);
-    else
-        ignis__matmul_run(op, *product, out, a, b, NULL, NULL);
+        return false;
+    if (by == IGNIS_MATMUL_CUBLASLT || (by != IGNIS_MATMUL_OWN && ignis__lt_there(op->work.call))) {
+        if (ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+            return row_sums;
+        if (by == IGNIS_MATMUL_CUBLASLT)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                                  ignis__dtypes[product->dtype].name, op->work.device->info.device);
+    }
+    return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
 /*  y = a b: da = g b^T; y = a b^T: da = g b. */
@@ -12765,7 +13021,7 @@ static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p
     q.k = p->n;
     q.transpose_b = !p->transpose_b;
     q.batch_a = p->m * p->n;
-    ignis__matmul_any(op, &q, gradient, g, b);
+    ignis__matmul_run(op, &q, gradient, g, b, NULL);
     return gradient;
 }
 
@@ -12795,7 +13051,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
         gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2]);
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_any(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0]);
+        ignis__matmul_run(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     return ignis__op_give(&op, args, 2, gradients);
 }
@@ -12827,7 +13083,6 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     product->batch_b = product->k * product->n;
     product->transpose_b = transpose_b;
     product->dtype = (int)op->in[0]->dtype;
-    product->epilogue = IGNIS__LT_EPILOGUE_NONE;
     *out = *a;
     out->dim[a->ndim - 1] = product->n;
     return true;
@@ -12844,7 +13099,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__matmul_any(&op, &product, out, op.in[0], op.in[1]);
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
@@ -13750,52 +14005,24 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
-/* >>ops.matmul - linear: x w^T + bias, the bias inside the product where cuBLASLt can -------------------------------------- */
+/* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
-static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
-{
-    ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, bias);
-    void *params[] = {&at, &at, &from, &out->numel, &bias->numel, &out->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
-}
-
-static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ignis__array *out, ignis__array *x, ignis__array *w,
-                                  ignis__array *bias)
-{
-    ignis__product fused = *plain;
-    bool supported = false;
-    if (!op->ok || out->numel == 0)
-        return;
-    fused.epilogue = IGNIS__LT_EPILOGUE_BIAS;
-    if (bias && plain->k > 0 && plain->dtype != IGNIS_F64)
-        ignis__matmul_run(op, fused, out, x, w, bias, &supported);
-    if (supported)
-        return;
-    ignis__matmul_any(op, plain, out, x, w);
-    if (bias && op->ok)
-        ignis__linear_add_bias(op, out, bias);
-}
-
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = ignis__matmul_product_b(forward);
+    ignis__epilogue epilogue;
     ignis__spread rows;
-    bool fused = false;
-    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
-        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
-        ignis__matmul_run(op, q, dw, g, x, db, &fused);
-        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
-    }
-    if (fused)
-        return;
+    bool summed = false;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.row_sums = db;
     if (dw)
-        ignis__matmul_any(op, &q, dw, g, x);
+        summed = ignis__matmul_run(op, &q, dw, g, x, &epilogue);
     rows.outer = 1;
     rows.n = forward->m;
     rows.inner = forward->n;
-    if (db)
+    if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
@@ -13820,6 +14047,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
 {
     ignis_tensor inputs[] = {x, w, bias};
+    ignis__epilogue epilogue;
     ignis__product product;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -13836,7 +14064,9 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__linear_forward(&op, &product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = count == 3 ? op.in[2] : NULL;
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
@@ -14944,10 +15174,16 @@ typedef struct ignis__attention_scratch {
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
 
-/*  Few queries would fill little of a tile of what is kept in float. */
+/*  A tile with few queries would be mostly room for what is kept in float. */
 static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    return op->ok && ignis__attention_takes_wgmma(op, dtype, p) && 4 * p->sq >= ignis__attention_backward_queries(p);
+    int least = ignis__attention_backward_queries(p) / 4;
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    if (p->sq < least)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    return p->sq >= least;
 }
 
 /*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
@@ -17460,6 +17696,9 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
+    else if ((int)desc->matmul < 0 || desc->matmul > IGNIS_MATMUL_MEASURE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.matmul is %d; it is IGNIS_MATMUL_AUTO, _CUBLASLT, _OWN or _MEASURE",
+                    (int)desc->matmul);
     else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
@@ -17516,6 +17755,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
+    if (!ignis__matmul_setup(call, desc->matmul))
+        return ignis__failed();
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)

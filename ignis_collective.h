@@ -1270,7 +1270,7 @@ IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *c
 }
 
 /*  Whether an argument that may not be null was given. */
-static bool ignis__given(const char *call, const char *name, const void *argument)
+IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
 {
     if (!argument)
         ignis__fail_null(call, name);
@@ -1278,7 +1278,7 @@ static bool ignis__given(const char *call, const char *name, const void *argumen
 }
 
 /*  Zeroed memory. Null, and reported: there is none. */
-static void *ignis__alloc_for(const char *call, size_t size)
+IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 {
     void *memory = ignis__alloc(size);
     if (!memory)
@@ -1874,7 +1874,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
 }
 
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
-static void ignis__vmm_close(const char *call)
+IGNIS__COLD static void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
     ignis__vmm *vmm;
@@ -2631,7 +2631,7 @@ typedef struct ignis__trouble {
 
 /*  Always false, to be returned. */
 IGNIS__PRINTF(3, 4)
-static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
 {
     va_list args;
     trouble->diagnostic = diagnostic;
@@ -2643,7 +2643,7 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 }
 
 /*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
-static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
+IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
     ignis__record before = ignis__this_thread.record;
     bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
@@ -2688,7 +2688,7 @@ static int ignis__until_slice(const ignis__until *until, int most_ms)
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
 }
 
-static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
+IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
@@ -2697,12 +2697,12 @@ static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *unt
     return false;
 }
 
-static bool ignis__trouble_lost(ignis__trouble *trouble)
+IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
 {
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
 }
 
-static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
+IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
 {
     return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)size);
 }
@@ -2748,7 +2748,7 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists. Folders of a user's profile are private to him. */
-static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = getenv("IGNIS_COMM_DIR");
     int length = (int)strlen(path);
@@ -2772,6 +2772,7 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 #include <sys/epoll.h>
 #endif
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -2883,7 +2884,7 @@ static bool ignis__random_bytes(void *out, size_t size)
 static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
-static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = getenv("IGNIS_COMM_DIR");
     struct stat info;
@@ -2981,7 +2982,7 @@ static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const 
     return ignis__trouble_late(trouble, until, what);
 }
 
-static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 {
     int error = errno;
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
@@ -3050,7 +3051,7 @@ static void ignis__sha_begin(ignis__sha *sha)
     sha->size = 0;
 }
 
-static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+IGNIS__ONE_COPY static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
 {
     const unsigned char *at = (const unsigned char *)data;
     while (size-- > 0) {
@@ -3626,7 +3627,7 @@ static bool ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, i
 }
 
 /*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
-static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
+IGNIS__COLD static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
@@ -3712,8 +3713,8 @@ static void ignis__door_free(ignis__door *door)
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
-                             const unsigned char *secret)
+IGNIS__COLD static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
+                                         const unsigned char *secret)
 {
     ignis__name_card card;
     memset(&card, 0, sizeof card);
@@ -3798,9 +3799,9 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
 }
 
 /*  Connects to whoever is, or will be, at a path. */
-static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, const char *name_path,
-                                        const unsigned char *secret, const void *claim, size_t size, size_t capacity,
-                                        const ignis__until *until)
+IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path,
+                                                    const char *name_path, const unsigned char *secret, const void *claim, size_t size,
+                                                    size_t capacity, const ignis__until *until)
 {
     int attempt;
     for (attempt = 0;; attempt++) {
@@ -4555,7 +4556,7 @@ static bool ignis__channel_kill(ignis__channel *channel)
     return true;
 }
 
-static void ignis__channels_close(const char *call)
+IGNIS__COLD static void ignis__channels_close(const char *call)
 {
     ignis__channel *channel;
     uint64_t index = 0;
@@ -4588,7 +4589,7 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
 }
 
 /*  A held channel that listens, or one that does not. */
-static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
     if (!channel || (channel->door != NULL) == server)
@@ -4600,7 +4601,7 @@ static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel ha
     return NULL;
 }
 
-IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+IGNIS__COLD IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_serve";
     ignis_channel none = IGNIS__ZERO;
@@ -4669,7 +4670,7 @@ IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double
     return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
-IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+IGNIS__COLD IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_connect";
     ignis_channel none = IGNIS__ZERO;
@@ -5111,7 +5112,7 @@ static bool ignis__record_same(const ignis__record_of_array *a, const ignis__rec
 }
 
 /*  The secret of this user, made by whoever needs it first. */
-static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
     int round;
@@ -5295,7 +5296,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array)
 }
 
 /*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array is locked. */
-static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
@@ -5683,7 +5684,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     return ok;
 }
 
-static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
+IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
 {
     ignis__vmm_block made, seen;
     ignis_vmm_handle handle;
@@ -5929,7 +5930,7 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
@@ -6005,7 +6006,7 @@ static void ignis__imported_end(const char *call, uint64_t transport)
     }
 }
 
-static bool ignis__transport_end(const char *call, ignis__transport *transport)
+IGNIS__COLD static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
     if (!ignis__handle_kill(transport))
         return false;
@@ -6015,7 +6016,7 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
     return true;
 }
 
-static void ignis__transports_close(const char *call)
+IGNIS__COLD static void ignis__transports_close(const char *call)
 {
     ignis__transport *transport;
     ignis__export *entry;
@@ -6115,7 +6116,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
-IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+IGNIS__COLD IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
@@ -6358,8 +6359,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds transport and array for a call. */
-static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
-                                                ignis__transport **transport)
+IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
+                                                                ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -7058,7 +7059,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     return ns < 0 ? -1 : ns / count;
 }
 
-IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+IGNIS__COLD IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
@@ -7255,7 +7256,7 @@ static bool ignis__nccl_open(const char *call)
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
-static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
     return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
@@ -7325,7 +7326,7 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
 static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
-static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
 {
     if (error == IGNIS__NCCL_ABORTED)
         ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
@@ -8036,7 +8037,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 {
     static const char call[] = "ignis_comm_unique_id";
     ignis__id_place *place;
@@ -8353,7 +8354,7 @@ static bool ignis__job_watcher_start(ignis__job *job)
 }
 
 /*  Takes a job apart, in whatever state it is. */
-static void ignis__job_end(ignis__job *job)
+IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     int i;
     if (job->watched) {
@@ -9021,13 +9022,13 @@ struct ignis__job {
 
 static uint64_t ignis__job_host(void) { return 1; }
 
-IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
     return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
 }
 
-static void ignis__job_end(ignis__job *job)
+IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     ignis__free(job->ranks);
     ignis__free(job);
@@ -9065,7 +9066,7 @@ static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 #endif
 
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
-static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
 {
     ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
     bool ok;
@@ -9097,7 +9098,7 @@ static void ignis__job_drop(ignis__job *job)
 }
 
 /*  Always false, to be returned. */
-static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
+IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
@@ -9358,7 +9359,8 @@ static ignis__comm_program *ignis__comm_program_claim(const char *call, const ig
 }
 
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
-static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
+IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op,
+                                                                bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -9502,7 +9504,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
 
 /*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
     kernels leave at once. */
-static void ignis__comm_end(const char *call, ignis__comm *comm)
+IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
@@ -9542,7 +9544,7 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
         ignis__comm_end(call, comm);
 }
 
-static void ignis__comms_close(const char *call)
+IGNIS__COLD static void ignis__comms_close(const char *call)
 {
     ignis__comm *comm;
     uint64_t index = 0;
@@ -9853,7 +9855,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 }
 
 /*  Reports why a communicator could not be made. */
-static void ignis__making_report(ignis__making *making)
+IGNIS__COLD static void ignis__making_report(ignis__making *making)
 {
     int error = making->mine.driver_error;
     if (making->lost)
@@ -10148,7 +10150,7 @@ static bool ignis__comm_join(ignis__making *making)
 
 /*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
     has died, or did not come. */
-static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__making making;
     int peer;
@@ -10228,7 +10230,7 @@ static bool ignis__comm_make_transport(ignis__making *making)
 
 /*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
     failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
+IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -10484,7 +10486,7 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
 }
 
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
-static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
@@ -11056,7 +11058,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS__COLD IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -11160,7 +11162,8 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
+IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
+                                                        ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
@@ -11194,7 +11197,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+IGNIS__COLD IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
@@ -11232,7 +11235,7 @@ static uint64_t ignis__process_key(void)
     return key;
 }
 
-IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+IGNIS__COLD IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
@@ -11313,7 +11316,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
     return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
-IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+IGNIS__COLD IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
 {
     static const char call[] = "ignis_comm_split";
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -11378,7 +11381,7 @@ static bool ignis__shrink_named(const char *call, const ignis__comm *parent, con
 }
 
 /*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
-static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
+IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
     unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
@@ -11548,7 +11551,7 @@ static void ignis__parallel_started(const ignis__parallel_state *parallel)
 }
 
 /*  Takes it apart, as far as it was made. */
-static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
 {
     ignis__binding binding;
     bool ok = true;
@@ -11588,7 +11591,7 @@ static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parall
     return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
 }
 
-static void ignis__parallels_close(const char *call)
+IGNIS__COLD static void ignis__parallels_close(const char *call)
 {
     ignis__parallel_state *parallel;
     uint64_t index = 0;
@@ -11890,7 +11893,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
-IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
+IGNIS__COLD IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                           const ignis_parallel_desc *desc)
 {
     static const char call[] = "ignis_parallel_create";
     ignis_parallel handle = IGNIS__ZERO;

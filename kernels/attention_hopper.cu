@@ -40,7 +40,9 @@ typedef attention<T> Attention;
 constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16, SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
 constexpr int GROUPS = IGNIS_FORWARD_GROUPS, KEYS = IGNIS_FORWARD_KEYS, QUERIES = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
 constexpr int STAGES = 2; /* tiles of k, and of v, that are there or on their way */
-constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240; /* 504 in all, a third of what the launch got */
+/* Of each thread. A launch has 65536 / THREADS for each, in steps of 8: no more must be asked for in all, or they wait for ever. */
+constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240;
+static_assert(PRODUCER_REGISTERS + GROUPS * GROUP_REGISTERS <= (GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
 constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;
 constexpr bool OUT_IN_Q = D > 128; /* shared memory has no place for out beside q */
 static_assert(D % 8 == 0 && D >= 64 && D <= 256, "sizes of heads are multiples of 8 from 64 to 256");

@@ -665,6 +665,12 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         ignis_ptx_st_volatile_shared(base + READY_AT, 0);
         ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));
     }
+    if (threadIdx.x == 32) { /* while the others wait for the place */
+        ignis_ptx_prefetch_tensormap(&k);
+        ignis_ptx_prefetch_tensormap(&v);
+        ignis_ptx_prefetch_tensormap(&q);
+        ignis_ptx_prefetch_tensormap(&grad_out);
+    }
     __syncthreads();
     const Walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));
 

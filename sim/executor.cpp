@@ -426,6 +426,15 @@ static void make_ready(worker *w, unsigned index)
     w->ready[(w->ready_head + w->ready_count++) % MAX_THREADS] = (unsigned short)index;
 }
 
+/* The same for one that runs before those that could before: what another thread has done too early shows. */
+static void make_ready_first(worker *w, unsigned index)
+{
+    w->threads[index].state = READY;
+    w->ready_head = (w->ready_head + MAX_THREADS - 1) % MAX_THREADS;
+    w->ready[w->ready_head] = (unsigned short)index;
+    w->ready_count++;
+}
+
 #include "hopper.h"
 
 /* ------------------------------------------------------------------------------------------------- waiting */
@@ -735,7 +744,7 @@ static sim_copies *runtime_copies(int grow)
     return c;
 }
 
-/* A thread that has let others go on: they run first. What happens too early is found that way. */
+/* Those that this thread has let go on run now. */
 static void step_back(worker *w)
 {
     if (w->whole_block || !w->ready_count)
@@ -791,7 +800,7 @@ static void runtime_set_registers(unsigned count, int more, sim_place at)
     async *a = w->async;
     unsigned t = w->current;
     refuse_in_loop(w, "setmaxnreg", at);
-    if (count < 24 || count > 256 || count % 8 || (more ? count < a->registers[t] : count > a->registers[t])) {
+    if (count < 24 || count > 256 || count % 8 || (!more && count > a->registers[t])) {
         char sentence[160];
         snprintf(sentence, sizeof sentence,
                  "setmaxnreg.%s to %u from %u registers: it takes multiples of 8 from 24 to 256, in its direction", more ? "inc" : "dec",

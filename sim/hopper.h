@@ -9,7 +9,7 @@
 
     Errors, besides misaligned, foreign or impossible operands:
         - an operand that threads wrote (with stmatrix, st.shared or cp.async; plain stores are not seen) without their fence.proxy.async
-        - a bulk load over an operand of a product, or over the source of a store, that nobody has waited for yet
+        - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read
         - a thread that exits with products or stores that it did not wait for; a block that ends with loads that nobody waited for
         - an mbarrier that is not initialised, or gets more arrivals than it expects
         - setmaxnreg beyond what the block has: it waits for ever
@@ -168,7 +168,8 @@ static async *async_begin(worker *w, unsigned max_threads)
     } else
         memset(a->writers, 0, granules * sizeof *a->writers);
     a->waiting_count = a->short_count = 0;
-    /* The compiler gives a thread what the launch bounds leave, in steps of 8. */
+    /* The compiler gives a thread what the launch bounds leave, in steps of 8; or less, when no setmaxnreg.inc of the kernel asks for that
+       much, but then it is enough in any case. */
     unsigned each = 65536u / max_threads / 8 * 8;
     each = each > 248 ? 248 : each;
     for (unsigned i = 0; i < w->thread_count; i++)
@@ -231,10 +232,23 @@ static void runtime_fence_async(void)
     a->written_count[t] = 0;
 }
 
-/* The asynchronous side is about to read shared memory. */
-static void check_fenced(worker *w, const char *p, size_t bytes, const char *reader, sim_place at)
+/* It has written there: what threads wrote before is gone. */
+static void forget_writers(worker *w, const char *p, size_t bytes)
+{
+    if (in_shared(w, p, bytes))
+        memset(w->async->writers + shared_offset(w, p) / GRANULE, 0, (bytes + GRANULE - 1) / GRANULE * sizeof *w->async->writers);
+}
+
+/* The asynchronous side is about to read shared memory: no load may be under way to there, and no thread have written without a fence. */
+static void check_readable(worker *w, const char *p, size_t bytes, const char *reader, sim_place at)
 {
     const async *a = w->async;
+    for (const bulk_load *l = a->loads; l; l = l->next)
+        if (l->to < p + bytes && p < l->to + l->bytes) {
+            char sentence[160];
+            snprintf(sentence, sizeof sentence, "%s reads where a bulk load is under way that nobody has waited for", reader);
+            give_up_at(w, p, sentence, at);
+        }
     if (!a->unfenced || !in_shared(w, p, bytes))
         return;
     size_t begin = shared_offset(w, p) / GRANULE, end = (shared_offset(w, p) + bytes + GRANULE - 1) / GRANULE;
@@ -247,13 +261,6 @@ static void check_fenced(worker *w, const char *p, size_t bytes, const char *rea
                      o[1], o[2]);
             give_up_at(w, (const char *)w->block.dynamic_shared + i * GRANULE, sentence, at);
         }
-}
-
-/* It has written there: what threads wrote before is gone. */
-static void forget_writers(worker *w, const char *p, size_t bytes)
-{
-    if (in_shared(w, p, bytes))
-        memset(w->async->writers + shared_offset(w, p) / GRANULE, 0, (bytes + GRANULE - 1) / GRANULE * sizeof *w->async->writers);
 }
 
 /* -------------------------------------------------------------------------------------------------- mbarriers */
@@ -283,7 +290,7 @@ static void mbarrier_settle(worker *w, mbarrier *b)
         unsigned t = a->waiting[i];
         if (w->threads[t].barrier == b) {
             a->waiting[i] = a->waiting[--a->waiting_count];
-            make_ready(w, t);
+            make_ready_first(w, t);
         } else
             i++;
     }
@@ -640,8 +647,8 @@ static void issue_product(void *const *records, unsigned lanes)
     check_descriptor(w, p->what.b);
     if (!p->what.in_registers)
         check_descriptor(w, p->what.a);
-    if (a->unfenced)
-        each_piece(w, p, [&](const char *from, int, int, int) { check_fenced(w, from, 16, "wgmma", sim_place{NULL, 0}); });
+    if (a->unfenced || a->loads)
+        each_piece(w, p, [&](const char *from, int, int, int) { check_readable(w, from, 16, "wgmma", sim_place{NULL, 0}); });
     p->sums = take_sums(w, all);
     p->sums->products++;
     *a->last_product = p;
@@ -727,7 +734,7 @@ static bulk_load *begin_load(worker *w, char *to, unsigned bytes, size_t alignme
     check_place(w, to, bytes, alignment, at);
     check_unread(w, to, bytes, at);
     mbarrier *b = mbarrier_at(w, counter, at);
-    check_fenced(w, (const char *)counter, sizeof *b, "a bulk load", at);
+    check_readable(w, (const char *)counter, sizeof *b, "a bulk load", at);
     bulk_load *l = (bulk_load *)take_memory(sizeof *l + bytes);
     l->barrier = b;
     l->to = to;
@@ -794,7 +801,7 @@ static void find_last_store(async *a)
 static bulk_store *begin_store(worker *w, const char *from, unsigned bytes, size_t alignment, int adds, sim_place at)
 {
     check_place(w, from, bytes, alignment, at);
-    check_fenced(w, from, bytes, "a bulk store", at);
+    check_readable(w, from, bytes, "a bulk store", at);
     bulk_store *s = (bulk_store *)take_memory(sizeof *s + bytes);
     s->thread = w->current;
     s->group = w->async->store_groups[w->current];

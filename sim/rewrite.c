@@ -828,6 +828,23 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
     }
 }
 
+/* The sums of a product of a warpgroup, "{%0, %1, ...", must lie in one array: its first and last element stand for it. */
+static const char *write_sums(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p, int count)
+{
+    p += strspn(p, " {");
+    for (int i = 0, index, used; i < count; i++, p += used + strspn(p + used, ", "))
+        if (sscanf(p, "%%%d%n", &index, &used) != 1 || index != i || i >= a->operand_count)
+            return NULL;
+    if (*p != '}')
+        return NULL;
+    sim_print(out, "&");
+    write_operand(r, out, &a->operands[0]);
+    sim_print(out, ", &");
+    write_operand(r, out, &a->operands[count - 1]);
+    sim_print(out, ", ");
+    return p + 1;
+}
+
 /* An instruction whose result is a predicate needs a block: "{ .reg .pred p; X p, ...; selp.u32 %0, 1, 0, p; }" is "X %0, ...".
    NULL: it is something else. */
 static char *without_predicate(const char *text)
@@ -866,16 +883,16 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     snprintf(mnemonic, sizeof mnemonic, "%.*s", (int)mnemonic_length, text);
     canonical_name(mnemonic, &name);
     sim_append(&arguments, "", 0);
-    int columns = 0; /* of a product of a warpgroup: m64n128k16 */
-    if (starts_with(mnemonic, "wgmma.mma_async.") && strstr(mnemonic, ".m64n"))
-        columns = atoi(strstr(mnemonic, ".m64n") + 5);
-    if (!write_ptx_arguments(r, &arguments, a, text + mnemonic_length))
-        say_error(r, at, "the simulator does not understand the operands of \"%.120s\"", text);
-    if (columns)
-        sim_print(r->out, "sim_ptx_%s<%d>(%s)", name.text, columns, arguments.text);
-    else
-        sim_print(r->out, "sim_ptx_%s(%s)", name.text, arguments.text);
     sim_print(r->asm_names, "sim_ptx_%s %s\n", name.text, mnemonic);
+    const char *operands = text + mnemonic_length;
+    int columns = starts_with(mnemonic, "wgmma.mma_async.") && strstr(mnemonic, ".m64n") ? atoi(strstr(mnemonic, ".m64n") + 5) : 0;
+    if (columns) {
+        sim_print(&name, "<%d>", columns);
+        operands = write_sums(r, &arguments, a, operands, columns / 2);
+    }
+    if (!operands || !write_ptx_arguments(r, &arguments, a, operands))
+        say_error(r, at, "the simulator does not understand the operands of \"%.120s\"", text);
+    sim_print(r->out, "sim_ptx_%s(%s)", name.text, arguments.text);
     free(name.text);
     free(arguments.text);
     free(plain);

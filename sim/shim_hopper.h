@@ -158,45 +158,40 @@ SIM_STMATRIX(_trans, 1)
 
 SIM_QUIET void sim_wgmma_issue(sim_wgmma *product) { SIM_WAIT(sim_rt->wgmma(product)); }
 
-/* The operands in the order of the instruction: n / 2 sums, A (a descriptor, or four words), the descriptor of B, whether to keep the
-   sums, the signs of A and B, and for 16 bits whether A (if it is not in registers) and B are transposed. */
-template <int n, class... Operands> SIM_DEVICE void sim_wgmma_of(int kind, Operands &&...operands)
+/* The operands are the first and the last of the sums, A (a descriptor, or four words), the descriptor of B, whether to keep the sums, the
+   signs of A and B, and for 16 bits whether A (if it is not in registers) and B are transposed. */
+SIM_DEVICE void sim_wgmma_of(sim_wgmma p, const float *last, int sign_a, int sign_b)
 {
-    void *all[] = {(void *)&operands...}, **rest = all + n / 2;
-    constexpr int count = (int)sizeof...(Operands) - n / 2;
-    const bool halves = kind == SIM_WGMMA_BF16 || kind == SIM_WGMMA_F16;
-    sim_wgmma p = {(float *)all[0], n, kind, 0, 0, 0, count > 7, 0, 0, {0, 0, 0, 0}};
-    for (int i = 1; i < n / 2; i++)
-        if (all[i] != (void *)(p.c + i))
-            sim_fail(719, "the simulator wants the sums of a product in one array, in their order", sim_place{0, 0});
-    if (p.in_registers)
-        for (int i = 0; i < 4; i++)
-            p.words[i] = *(unsigned *)*rest++;
-    else
-        p.a = *(unsigned long long *)*rest++;
-    p.b = *(unsigned long long *)*rest++;
-    p.keep = *(int *)*rest++;
-    if (*(int *)rest[0] != 1 || *(int *)rest[1] != 1)
+    if (last != p.c + p.n / 2 - 1)
+        sim_fail(719, "the simulator wants the sums of a product in one array, in their order", sim_place{0, 0});
+    if (sign_a != 1 || sign_b != 1)
         sim_fail(719, "the simulator knows no negated operands of wgmma", sim_place{0, 0});
-    rest += 2;
-    if (halves && !p.in_registers)
-        p.transpose_a = *(int *)*rest++;
-    if (halves)
-        p.transpose_b = *(int *)*rest++;
-    if (rest != all + sizeof...(Operands))
-        sim_fail(719, "wgmma with another number of operands than its shape has", sim_place{0, 0});
     sim_wgmma_issue(&p);
 }
-#define SIM_WGMMA(types, kind)                                                                                       \
-    template <int n, class... Operands> SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(Operands &&...operands) \
-    {                                                                                                                \
-        sim_wgmma_of<n>(kind, operands...);                                                                          \
+#define SIM_WGMMA(types, kind, transpose_a, transpose_b, ...)                                                                         \
+    template <int n>                                                                                                                  \
+    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned long long a, unsigned long long b, int keep, \
+                                                         int sign_a, int sign_b __VA_ARGS__)                                          \
+    {                                                                                                                                 \
+        sim_wgmma_of(sim_wgmma{c, n, kind, keep, transpose_a, transpose_b, 0, a, b, {0, 0, 0, 0}}, last, sign_a, sign_b);             \
     }
-SIM_WGMMA(f32_bf16_bf16, SIM_WGMMA_BF16)
-SIM_WGMMA(f32_f16_f16, SIM_WGMMA_F16)
-SIM_WGMMA(f32_tf32_tf32, SIM_WGMMA_TF32)
-SIM_WGMMA(f32_e4m3_e4m3, SIM_WGMMA_E4M3)
-SIM_WGMMA(f32_e5m2_e5m2, SIM_WGMMA_E5M2)
+#define SIM_WGMMA_REGISTERS(types, kind, transpose_b, ...)                                                                          \
+    template <int n>                                                                                                                \
+    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned a0, unsigned a1, unsigned a2, unsigned a3, \
+                                                         unsigned long long b, int keep, int sign_a, int sign_b __VA_ARGS__)        \
+    {                                                                                                                               \
+        sim_wgmma_of(sim_wgmma{c, n, kind, keep, 0, transpose_b, 1, 0, b, {a0, a1, a2, a3}}, last, sign_a, sign_b);                 \
+    }
+SIM_WGMMA(f32_bf16_bf16, SIM_WGMMA_BF16, ta, tb, , int ta, int tb)
+SIM_WGMMA(f32_f16_f16, SIM_WGMMA_F16, ta, tb, , int ta, int tb)
+SIM_WGMMA(f32_tf32_tf32, SIM_WGMMA_TF32, 0, 0)
+SIM_WGMMA(f32_e4m3_e4m3, SIM_WGMMA_E4M3, 0, 0)
+SIM_WGMMA(f32_e5m2_e5m2, SIM_WGMMA_E5M2, 0, 0)
+SIM_WGMMA_REGISTERS(f32_bf16_bf16, SIM_WGMMA_BF16, tb, , int tb)
+SIM_WGMMA_REGISTERS(f32_f16_f16, SIM_WGMMA_F16, tb, , int tb)
+SIM_WGMMA_REGISTERS(f32_tf32_tf32, SIM_WGMMA_TF32, 0)
+SIM_WGMMA_REGISTERS(f32_e4m3_e4m3, SIM_WGMMA_E4M3, 0)
+SIM_WGMMA_REGISTERS(f32_e5m2_e5m2, SIM_WGMMA_E5M2, 0)
 SIM_DEVICE void sim_ptx_wgmma_fence_sync() {}
 SIM_DEVICE void sim_ptx_wgmma_commit_group_sync() { sim_rt->wgmma_commit(); }
 SIM_QUIET void sim_wgmma_wait(unsigned pending) { SIM_WAIT(sim_rt->wgmma_wait(pending)); }

@@ -493,13 +493,29 @@ TEST(matmul_across_devices_is_refused)
     let_go(a), let_go(b);
 }
 
-/*  Without cuBLASLt products fail with what to do about it, and everything else works. */
+/*  Without cuBLASLt Ignis' own kernels compute products, which the logger is told once. */
 TEST(a_missing_library)
+{
+    ignis_desc desc = test_desc(NULL);
+    int told;
+    desc.cublas_library = "missing/libcublasLt.so";
+    desc.verbose = true;
+    SETUP(&desc);
+    told = test_log_count(IGNIS_DIAG_NONE);
+    check_matmul(IGNIS_F32, all_sizes[5], 0, false, false);
+    check_linear(IGNIS_F32, all_sizes[5], true);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    CHECK(test_log_count(IGNIS_DIAG_NONE) > told);
+}
+
+/*  Where cuBLASLt alone is to compute them, products fail with what to do about it, and everything else works. */
+TEST(a_missing_library_that_was_asked_for)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_tensor a, b, y;
     ignis_array g;
     desc.cublas_library = "missing/libcublasLt.so";
+    desc.matmul = IGNIS_MATMUL_CUBLASLT;
     SETUP(&desc);
     a = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, true);
     b = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);

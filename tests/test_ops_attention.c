@@ -3,6 +3,8 @@
 #include "fault.h"
 #include "tensor.h"
 
+#include "processes.h"
+
 #include <math.h>
 
 typedef struct attention_case {
@@ -533,6 +535,230 @@ TEST(sdpa_packed_errors)
     let_go(x), let_go(row), let_go(odd), let_go(wide), let_go(ints);
 }
 
+/* wgmma --------------------------------------------------------------------------------------------------------- */
+
+/*  Asks for the kernels of compute capability 9.0, and for what the logger hears of those that are taken instead. */
+static ignis_desc wgmma_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.attention = IGNIS_ATTENTION_WGMMA;
+    desc.verbose = true;
+    return desc;
+}
+
+static int not_by_wgmma(void) { return test_log_count(IGNIS_DIAG_UNSUPPORTED); }
+
+#define SETUP_WGMMA()                             \
+    do {                                          \
+        ignis_device_info device;                 \
+        ignis_desc setup = wgmma_desc();          \
+        SETUP(&setup);                            \
+        CHECK_OK(ignis_device_query(0, &device)); \
+        if (device.compute_major != 9)            \
+            SKIP("the device has no wgmma");      \
+    } while (0)
+
+/*  The values alone, of inputs between -factor and factor. The caller frees them. */
+static double *forward_values(const attention_case *c, ignis_dtype dtype, double factor, bool check)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_shape shapes[4];
+    ignis_tensor inputs[3], output;
+    double *in[4], *results[RESULTS], *got;
+    int i;
+    shapes[0] = shapes[3] = rows_shape(c, c->sq, c->heads);
+    shapes[1] = shapes[2] = rows_shape(c, c->sk, c->kv_heads);
+    for (i = 0; i < 4; i++) {
+        in[i] = rounded_noise(shapes[i], dtype, (uint64_t)(3 + i), i < 2 ? factor : 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+    }
+    for (i = 0; i < 3; i++)
+        inputs[i] = tensor_of(in[i], shapes[i], dtype, false);
+    output = ignis_sdpa(inputs[0], inputs[1], inputs[2], &desc);
+    CHECK(output.id != 0);
+    got = tensor_values(output);
+    if (check) {
+        reference(c, in, results);
+        check_results(c, dtype, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    }
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    return got;
+}
+
+/*  Lengths around the borders of tiles, keys that no query sees and queries that see no key, groups of heads, batches. The gradients show that
+    the sums for backward are right. */
+TEST(sdpa_by_wgmma)
+{
+    static const attention_case by_wgmma[] = {
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},     {2, 4, 2, 64, 77, 200, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 193, 129, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 257, 257, IGNIS_MASK_CAUSAL}, {2, 2, 1, 64, 300, 77, IGNIS_MASK_CAUSAL},   {0, 2, 2, 128, 77, 200, IGNIS_MASK_CAUSAL},
+        {2, 4, 1, 128, 129, 64, IGNIS_MASK_NONE},   {0, 1, 1, 128, 200, 130, IGNIS_MASK_CAUSAL}, {0, 32, 8, 64, 3, 5, IGNIS_MASK_CAUSAL},
+        {0, 1, 1, 128, 1, 129, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(by_wgmma); i++)
+        check_case(&by_wgmma[i], i % 3 == 2 ? IGNIS_F16 : IGNIS_BF16);
+}
+
+/*  A size of heads for each tile of keys, whole slabs of 64 columns and parts of them. */
+TEST(sdpa_by_wgmma_sizes_of_heads)
+{
+    static const int sizes[] = {72, 120, 192, 256};
+    attention_case c = {2, 4, 2, 0, 70, 133, IGNIS_MASK_CAUSAL};
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.head_dim = sizes[i];
+        free(forward_values(&c, i % 2 ? IGNIS_BF16 : IGNIS_F16, 2, true));
+        CHECK_INT(not_by_wgmma(), 0);
+    }
+    c.head_dim = 256;
+    c.sq = 190;
+    c.sk = 129;
+    free(forward_values(&c, IGNIS_BF16, 2, true)); /* out waits in the place of q for queries that see nothing */
+}
+
+/*  Few queries and many keys: each item is split, and the parts are added up; more items than multiprocessors: blocks go on with others. */
+TEST(sdpa_by_wgmma_items)
+{
+    static const attention_case items[] = {
+        {0, 2, 1, 64, 40, 1100, IGNIS_MASK_CAUSAL}, {2, 1, 1, 64, 700, 900, IGNIS_MASK_CAUSAL},  {0, 2, 2, 64, 5, 1025, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 800, 600, IGNIS_MASK_CAUSAL}, {2, 70, 35, 64, 200, 40, IGNIS_MASK_CAUSAL}, {0, 140, 10, 64, 9, 140, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(items); i++)
+        free(forward_values(&items[i], IGNIS_BF16, 2, true));
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+TEST(sdpa_by_wgmma_of_large_scores)
+{
+    static const attention_case c = {0, 2, 1, 64, 70, 300, IGNIS_MASK_CAUSAL};
+    static const double factors[] = {30, 1e4};
+    double *got;
+    int64_t i;
+    int f;
+    SETUP_WGMMA();
+    for (f = 0; f < COUNT_OF(factors); f++) {
+        got = forward_values(&c, IGNIS_BF16, factors[f], f == 0);
+        for (i = 0; i < 70 * 128 && fabs(got[i]) <= 2;)
+            i++;
+        CHECK_INT(i, 70 * 128); /* all of them are numbers */
+        free(got);
+    }
+}
+
+/*  The same bits each time, whatever the order in which blocks and warps run. */
+static uint64_t bits_by_wgmma(void)
+{
+    static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL}, {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL}};
+    uint64_t hash = 1;
+    int64_t k;
+    int i;
+    for (i = 0; i < COUNT_OF(same); i++) {
+        double *got = forward_values(&same[i], IGNIS_BF16, 2, false);
+        for (k = 0; k < (int64_t)(same[i].batch ? same[i].batch : 1) * same[i].sq * same[i].heads * 64; k++) {
+            uint64_t bits;
+            memcpy(&bits, &got[k], sizeof bits);
+            hash = (hash ^ bits) * 0x100000001b3u;
+        }
+        free(got);
+    }
+    return hash;
+}
+
+static int bits_role(void)
+{
+    ignis_desc setup = wgmma_desc();
+    uint64_t hash;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 1;
+    hash = bits_by_wgmma();
+    return process_send(PROCESS_SOCKET, &hash, sizeof hash, -1) && ignis_shutdown() == IGNIS_OK ? 0 : 1;
+}
+
+TEST(sdpa_by_wgmma_has_the_same_bits_in_any_order)
+{
+    static const char *const orders[] = {"reverse", "random:3"};
+    process children[COUNT_OF(orders)];
+    uint64_t expected, got;
+    int i;
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        setenv("IGNIS_SIM_ORDER", orders[i], 1);
+        children[i] = process_start("bits");
+    }
+    unsetenv("IGNIS_SIM_ORDER");
+    SETUP_WGMMA();
+    expected = bits_by_wgmma();
+    CHECK(bits_by_wgmma() == expected);
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        CHECK(process_receive(children[i].socket, &got, sizeof got, NULL) && got == expected);
+        CHECK_INT(process_end(&children[i]), 0);
+    }
+}
+
+/*  A graph has the tensor maps and the counter of items that it was captured with. */
+TEST(sdpa_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, out;
+    ignis_graph graph;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, false);
+    out = ignis_sdpa(x, x, x, NULL);
+    first = tensor_values(out);
+    let_go(out);
+    CHECK_OK(ignis_graph_begin());
+    out = ignis_sdpa(x, x, x, NULL);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = tensor_values(out);
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(out);
+    let_go(x);
+}
+
+/*  What they do not take goes to the other kernels, and the logger hears why. */
+TEST(sdpa_not_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+        const char *why;
+    } others[] = {{{0, 1, 1, 64, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F32, "the dtype is not f16 or bf16"},
+                  {{0, 1, 1, 48, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F16, "head_dim is not a multiple of 8 from 64 to 256"},
+                  {{0, 1, 1, 63, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_BF16, "head_dim is not a multiple of 8 from 64 to 256"}};
+    ignis_desc desc = wgmma_desc();
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(others); i++) {
+        free(forward_values(&others[i].c, others[i].dtype, 2, true));
+        CHECK_INT(not_by_wgmma(), i + 1);
+        CHECK(strstr(test_log_text(IGNIS_DIAG_UNSUPPORTED), others[i].why) != NULL);
+    }
+    CHECK_OK(ignis_shutdown());
+    desc.attention = IGNIS_ATTENTION_COUNT;
+    CHECK_FAILS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    SETUP(NULL);
+}
+
 /* decode -------------------------------------------------------------------------------------------------------- */
 
 static void check_decode(const attention_case *c, ignis_dtype dtype)
@@ -591,7 +817,7 @@ TEST(decode_sdpa_values)
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
 /*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
-static void fail_everywhere(const char *prefix)
+static void fail_everywhere(const char *prefix, ignis_attention attention, int rows, int width)
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;
@@ -604,12 +830,13 @@ static void fail_everywhere(const char *prefix)
     bool reached = true;
     memset(&setup, 0, sizeof setup);
     setup.memory_bypass = true; /* every array is an allocation */
+    setup.attention = attention;
     SETUP(&setup);
     memset(&desc, 0, sizeof desc);
     desc.num_heads = 2;
-    x = tensor_noise(IGNIS_SHAPE(5, 16), IGNIS_BF16, 1, true);
-    query = tensor_noise(IGNIS_SHAPE(1, 16), IGNIS_BF16, 2, false);
-    qkv = tensor_noise(IGNIS_SHAPE(5, 48), IGNIS_BF16, 3, true);
+    x = tensor_noise(IGNIS_SHAPE(rows, width), IGNIS_BF16, 1, true);
+    query = tensor_noise(IGNIS_SHAPE(1, width), IGNIS_BF16, 2, false);
+    qkv = tensor_noise(IGNIS_SHAPE(rows, 3 * width), IGNIS_BF16, 3, true);
     memset(&rope, 0, sizeof rope);
     CHECK_OK(ignis_zero_grad(x)), CHECK_OK(ignis_zero_grad(qkv));
     before = memory().live_bytes;
@@ -639,8 +866,18 @@ static void fail_everywhere(const char *prefix)
     let_go(qkv);
 }
 
-TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc"); }
-TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel"); }
+TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_MMA, 5, 16); }
+TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_MMA, 5, 16); }
+
+/*  So many rows that their keys are split. */
+TEST(sdpa_by_wgmma_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_maps_fail)
+{
+    SETUP_WGMMA();
+    CHECK_OK(ignis_shutdown());
+    fail_everywhere("cuTensorMapEncodeTiled", IGNIS_ATTENTION_WGMMA, 5, 128);
+}
 
 /* errors -------------------------------------------------------------------------------------------------------- */
 
@@ -706,4 +943,4 @@ TEST(sdpa_errors)
     let_go(wider);
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+int main(int argc, char **argv) { return process_role(argc, argv) ? bits_role() : test_run(argc, argv); }

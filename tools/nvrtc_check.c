@@ -63,21 +63,21 @@ static const char *const attention[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
 static const char *const attention_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32",
                                             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192",
                                             SIZES_UP("-DIGNIS_T=2"),           NULL};
-static const char *const attention_hopper_backward[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=0",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=0",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1",
-                                                        NULL};
+static const char *const attention_hopper[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=72 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=80 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1",
+                                               NULL};
 static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
                                                SIZES_UP("-DIGNIS_T=2"),
                                                SIZES_UP("-DIGNIS_T=3"),
@@ -87,6 +87,11 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
                                                NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
+
+#define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
+static const char *const gemm_mma[] = {
+    "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
+    "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
@@ -122,6 +127,8 @@ static const struct {
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
@@ -131,7 +138,8 @@ static const struct {
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_backward, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 64},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 0},
