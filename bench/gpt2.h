@@ -158,7 +158,7 @@ static void gpt_step(const gpt *g)
     ignis_scope scope = ignis_scope_begin(), inside;
     ignis_cross_entropy_desc entropy;
     ignis_sdpa_desc attention;
-    ignis_tensor x, h, qkv[3];
+    ignis_tensor x, h;
     int64_t i;
     memset(&entropy, 0, sizeof entropy);
     memset(&attention, 0, sizeof attention);
@@ -169,8 +169,7 @@ static void gpt_step(const gpt *g)
         inside = ignis_scope_begin();
         h = ignis_layer_norm(x, g->layer[i].norm1_weight, g->layer[i].norm1_bias, 1e-5);
         h = ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias);
-        ignis_split(h, -1, 3, NULL, qkv);
-        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+        h = ignis_sdpa_packed(h, &attention, NULL);
         x = ignis_add(x, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
         h = ignis_layer_norm(x, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5);
         h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));

@@ -317,11 +317,10 @@ static ignis_tensor block_apply(const model *m, const block *b, ignis_tensor x)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_sdpa_desc attention = {.num_heads = (int)m->heads};
-    ignis_tensor qkv[3], h;
+    ignis_tensor h;
     h = ignis_layer_norm(x, b->norm1_weight, b->norm1_bias, 1e-5);
     h = ignis_linear(h, b->qkv_weight, b->qkv_bias);
-    ignis_split(h, 2, 3, NULL, qkv);
-    h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+    h = ignis_sdpa_packed(h, &attention, NULL);
     x = ignis_add(x, ignis_linear(h, b->out_weight, b->out_bias));
     h = ignis_layer_norm(x, b->norm2_weight, b->norm2_bias, 1e-5);
     h = ignis_gelu(ignis_linear(h, b->up_weight, b->up_bias));
