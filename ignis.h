@@ -1555,6 +1555,22 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
+typedef enum ignis_activation {
+    IGNIS_ACTIVATION_RELU = 1,
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+} ignis_activation;
+
+/*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
+    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation);
+
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
@@ -1696,6 +1712,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
+
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
+    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
+    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
+    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too.
+    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Returns: the norm, or no handle; then *sum is none either.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
 
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
@@ -8882,6 +8910,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
@@ -8916,8 +8945,27 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
+    X(LAYER_NORM_ODD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_warp")                           \
+    X(LAYER_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_block")                         \
+    X(RMS_NORM_ODD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_warp")                               \
+    X(RMS_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_block")                             \
+    X(LAYER_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_backward_warp")         \
+    X(LAYER_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_backward_block")       \
+    X(LAYER_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_layer_norm_odd_backward_packed")     \
+    X(RMS_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_backward_warp")             \
+    X(RMS_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_backward_block")           \
+    X(RMS_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_rms_norm_odd_backward_packed")         \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
@@ -10873,6 +10921,7 @@ typedef struct ignis__walk {
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
@@ -11072,12 +11121,22 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+{
+    if (whole && *sum) {
+        ignis__array_unclaim(walk->call, *sum);
+        *sum = NULL;
+    }
+    return ignis__gradient_add(walk->call, sum, gradient);
+}
+
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
     ignis__reached *reached = ignis__walk_reach(walk, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+        return ignis__walk_add(walk, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
@@ -11108,7 +11167,7 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     if (!ignis__walk_admits(walk, tensor, &standing)) {
@@ -11116,19 +11175,24 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
         return false;
     }
     if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient);
+        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
     if (!standing.node->grad)
         ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
 }
 
 /*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
-    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
-    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
-    return maker ? maker->grad : NULL;
+    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__tensor *tensor = walk->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_standing(tensor).node;
+    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
+
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
+static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
@@ -11193,6 +11257,7 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     ignis_status status;
     ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
     walk->at = node;
+    walk->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
@@ -11265,7 +11330,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
         else if (given[i])
             ignis__array_unclaim(walk->call, given[i]);
     }
@@ -11320,7 +11385,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
@@ -11421,7 +11486,7 @@ static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor
     walk.one = known ? gradient->slot.handle : 0;
     thread->walk = &walk;
     thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
     ok = ignis__walk_end(&walk, ok);
     thread->walk = walk.outer;
     thread->walk_serial = walk.outer ? walk.outer->serial : 0;
@@ -12340,9 +12405,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
-    saves stay. No handle after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -12351,9 +12415,9 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
-    if (op->ok && op->records && rule) {
+    if (op->ok && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        node = ignis__tape_add(op->work.call, made, count, inputs, rule);
         if (node) {
             node->knows_one = op->knows_one;
         } else {
@@ -12363,6 +12427,14 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
         }
         ignis__tensor_drop(op->work.call, made);
     }
+    return result;
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -12374,10 +12446,10 @@ IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *ar
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12387,6 +12459,15 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
@@ -12509,20 +12590,30 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
     double alpha;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
 } ignis__gemm;
 
 /*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns;
+    int rows, columns, summed_rows; /* so many are one row of column_sums */
+    bool sums_rows;                 /* it makes row_sums */
+    bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[64]; /* of its variant; "": none */
+    char define[80]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  Whether wgmma can be used, and has tiles to fill: what the copy engine takes are whole packs, and fewer than 2^31 elements a side. */
+static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    int64_t most = INT32_MAX - 256;
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
@@ -12533,18 +12624,75 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     ignis__gemm_kernel kernel;
     bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    int at;
     memset(&kernel, 0, sizeof kernel);
     kernel.rows = kernel.columns = large ? 128 : 64;
-    if (rounds && info->compute_major >= 8) {
+    kernel.threads = 256;
+    kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    if (ignis__gemm_takes_wgmma(op, dtype, p)) {
+        kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
+        kernel.rows = 128;
+        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        kernel.summed_rows = 64;
+        kernel.sums_rows = false;
+        kernel.stays = true;
+        kernel.threads = 384;
+        /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
+    } else if (rounds && info->compute_major >= 8) {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
         kernel.threads = large ? 256 : 128;
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
     } else {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
-        kernel.threads = 256;
+        kernel.sums_rows = true;
+        kernel.define[0] = 0;
     }
+    if (!kernel.summed_rows)
+        kernel.summed_rows = kernel.rows;
     return kernel;
+}
+
+/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t rows,
+                            int64_t batch, int64_t stride, int box_rows)
+{
+    int64_t dims[3], strides[2];
+    int box[3];
+    dims[0] = row;
+    dims[1] = rows;
+    dims[2] = stride ? batch : 1;
+    strides[0] = 2 * row;
+    strides[1] = 2 * (stride ? stride : row * rows);
+    box[0] = 64;
+    box[1] = box_rows;
+    box[2] = 1;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    const char *define = kernel->define[0] ? kernel->define : NULL;
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out;
+    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
+    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
+        out = a;
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+    }
+    if (kernel->stays)
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
+                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
 }
 
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
@@ -12623,8 +12771,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
     ignis__gemm_kernel kernel;
-    bool row_sums = epilogue->row_sums && !(dtype == IGNIS_F32 && ignis__allow_tf32); /* which may round what is summed */
-    void *params[] = {&p};
+    bool row_sums;
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
@@ -12634,19 +12781,19 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
+    row_sums = epilogue->row_sums && kernel.sums_rows;
     ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.rows) * p.n, dtype);
+        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.summed_rows) * p.n, dtype);
     if (row_sums)
         p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
-    ignis__op_launch(op, kernel.builtin, dtype, kernel.define[0] ? kernel.define : NULL,
-                     ignis__gemm_tiles(&p, kernel.rows, kernel.columns) * p.splits, 1, 1, kernel.threads, 1, kernel.shared, params);
+    ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.rows));
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
     if (row_sums)
         ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
     return row_sums;
@@ -12900,30 +13047,34 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epil
     return true;
 }
 
-/*  The same with an epilogue, as far as cuBLASLt has it in the product; the rest is done behind it. */
+/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                const ignis__epilogue *epilogue, bool *row_sums)
 {
-    bool narrow = product->dtype != IGNIS_F64, applies, biased = false;
-    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : out;
+    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
+    ignis__epilogue rest = *epilogue;
     ignis__gemm p;
-    applies = epilogue->activation || epilogue->residual || epilogue->column_sums || epilogue->accumulate;
     *row_sums = false;
     if (product->k == 0)
         ignis__op_zero(op, to);
-    else if (epilogue->bias && !applies && narrow)
+    else if (epilogue->bias && narrow)
         biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
         *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
     if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
-    if (applies) {
-        p = ignis__gemm_params(op, product, out, epilogue);
+    if (biased)
+        rest.bias = NULL;
+    if (keeps && biased && to == epilogue->pre)
+        rest.pre = NULL; /* it is there */
+    if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
+        p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, epilogue);
-    } else if (epilogue->bias && !biased) {
-        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, epilogue->bias);
-        void *params[] = {&at, &at, &from, &out->numel, &epilogue->bias->numel, &out->numel};
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+    } else if (rest.bias) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
+        void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
         ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
     }
     return true;
@@ -14073,6 +14224,135 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
+/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+
+typedef struct ignis__mlp {
+    ignis__product first, second;
+    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+} ignis__mlp;
+
+static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
+    ignis__epilogue epilogue;
+    ignis__product q;
+    ignis__op op;
+    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
+        return ignis__failed();
+    if (args->needed[2])
+        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
+    if (bias_2)
+        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
+    if (op.ok && (gradients[2] || bias_2))
+        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
+    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
+        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.activation = p->activation;
+        epilogue.gradient = true;
+        epilogue.pre = op.in[PRE];
+        if (bias_1)
+            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
+        q = p->second;
+        q.n = p->second.k;
+        q.k = p->second.n;
+        q.transpose_b = 0;
+        q.batch_a = q.m * q.k;
+        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
+            ignis__op_zero(&op, gradients[p->bias_1]);
+        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1]);
+        if (args->needed[1])
+            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
+        if (gradients[1])
+            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+{
+    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
+    const ignis_shape *w_2 = &op->in[2]->shape;
+    int i;
+    for (i = 0; i < op->count; i++)
+        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
+            return false;
+    if (op->in[1]->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
+    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+        return false;
+    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
+                              (long long)p->first.n);
+    p->second = p->first;
+    p->second.k = p->first.n;
+    p->second.n = w_2->dim[0];
+    p->second.batch_a = p->second.m * p->second.k;
+    p->second.batch_b = p->second.k * p->second.n;
+    *out = *hidden;
+    out->dim[out->ndim - 1] = p->second.n;
+    for (i = 3; i < op->count; i++) {
+        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
+        if (op->in[i]->numel != n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
+                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp";
+    ignis_tensor inputs[5];
+    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
+    ignis_shape hidden_shape, out_shape;
+    ignis__epilogue epilogue;
+    ignis__mlp p;
+    ignis__op op;
+    int count = 3;
+    memset(&p, 0, sizeof p);
+    inputs[0] = x;
+    inputs[1] = w1;
+    inputs[2] = w2;
+    if (b1.id)
+        inputs[p.bias_1 = count++] = b1;
+    if (b2.id)
+        inputs[p.bias_2 = count++] = b2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
+        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
+        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
+        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
+        epilogue.activation = p.activation;
+        epilogue.pre = pre;
+        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &epilogue);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
+        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, pre);
+        ignis__op_save(&op, hidden);
+    }
+    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
+}
+
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
 
 /*  The tensor as rows of its last dimension. */
@@ -14110,11 +14390,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -14152,7 +14432,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -14173,8 +14453,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -14185,20 +14466,76 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+    ignis__builtin warp, block, add_warp, add_block, odd_warp, odd_block, backward_warp, backward_block, onto_warp, onto_block, averages,
+        columns, odd_backward_warp, odd_backward_block, odd_backward_packed;
 } ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                       \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK,   \
+        IGNIS__BUILTIN_##NAME##_ODD_WARP, IGNIS__BUILTIN_##NAME##_ODD_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_WARP,                     \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP, IGNIS__BUILTIN_##NAME##_ONTO_BLOCK,                  \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_WARP, \
+        IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_PACKED
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
+
+/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: rows are too long. */
+typedef struct ignis__norm_tiles {
+    ignis__builtin builtin;
+    unsigned threads;
+    int tile, slot; /* rows, and packs of 16 bytes that hold them wherever they begin */
+    size_t shared;
+} ignis__norm_tiles;
+
+#define IGNIS__ODD_VALUES 16  /* that a thread has of a row; 8 of f64 */
+#define IGNIS__ODD_BYTES 8192 /* of a tile, about */
+
+/*  warp and block: the kernels; share: what a thread has of a row; most: threads that the block may have; buffers: tiles that are in shared memory
+    at a time. */
+static ignis__norm_tiles ignis__norm_tile(const ignis__op *op, ignis_dtype dtype, int64_t n, int64_t share, bool packed,
+                                          ignis__builtin warp, ignis__builtin block, unsigned most, int buffers)
+{
+    int64_t pack = ignis__pack_elements(dtype), size = ignis__dtypes[dtype].size, tile = 1;
+    ignis__norm_tiles tiles;
+    memset(&tiles, 0, sizeof tiles);
+    tiles.builtin = block;
+    tiles.threads = ignis__row_threads(n, share, most);
+    if (!packed && n <= 32 * share) {
+        tile = ignis__clamp(IGNIS__ODD_BYTES / (n * size) / pack, 1, 128 / pack) * pack; /* a lane has the statistics of one of its rows */
+        tiles.builtin = warp;
+        tiles.threads = 128;
+    }
+    tiles.tile = (int)tile;
+    tiles.slot = (int)(tile * n / pack + 2);
+    tiles.shared = (size_t)tiles.slot * 16 * (size_t)buffers;
+    if (n > share * most || (int64_t)tiles.shared > op->work.device->info.shared_per_block - 8192)
+        tiles.threads = 0;
+    return tiles;
+}
+
+static int64_t ignis__odd_share(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS__ODD_VALUES / 2 : IGNIS__ODD_VALUES; }
 
 static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
 {
     work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
     work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+}
+
+/*  How many blocks a multiprocessor holds at a time, 1 at least. */
+static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
+{
+    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
+    int resident = 0;
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)threads, shared));
+    return resident > 1 ? resident : 1;
 }
 
 /*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
@@ -14213,7 +14550,8 @@ static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ign
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+    over many rows; so are longer ones, and those that are not packed, which blocks bring into shared memory. What is too long for that takes two
+    kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
@@ -14221,14 +14559,39 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
+    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,
+                     &work->partial_w,
+                     &work->partial_b,
+                     &work->dy,
+                     &work->x,
+                     &work->w,
+                     &work->mean,
+                     &work->rstd,
+                     &work->rows,
+                     &work->n,
+                     onto ? (void *)&work->before : (void *)&work->packed};
+    ignis__norm_tiles tiles = IGNIS__ZERO;
+    void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
+                   &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (work->n <= threads * share) {
+    work->before = onto ? work->before : 0;
+    if (!in_registers || !work->packed)
+        tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
+                             : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
+                                                norm->odd_backward_block, 384, 4);
+    if (tiles.threads && (work->dx | work->dy | work->x) % 16 == 0) {
+        count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
+                             processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
+        ignis__norm_partials(op, work, wide, count);
+        ignis__op_launch(op, tiles.builtin, dtype, NULL, count, 1, 1, tiles.threads, 1, tiles.shared, odd);
+        return count;
+    }
+    if (in_registers) {
         count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
         ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
@@ -14250,7 +14613,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
     int64_t n;
@@ -14275,8 +14638,11 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.rstd = ignis__op_read(&op, op.in[3]);
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
@@ -14289,18 +14655,21 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
+/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
-    int i;
+    int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
-    for (i = 1; i < op->count; i++) {
+    for (i = 1; i < weights; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
         if (shape->ndim != 1 || shape->dim[0] != n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
+    if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
+        ignis__op_same_shape(op, weights, "y");
     if (!(*eps >= 0))
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
@@ -14308,69 +14677,149 @@ static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
     return op->ok;
 }
 
-/*  inputs: x, w, and b of layer_norm. */
-static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+/*  What the forward kernels work on. */
+typedef struct ignis__norm_work {
+    ignis__address y, mean, rstd, x, w, b, sum, other;
+    int64_t rows, n, numel;
+    double eps;
+} ignis__norm_work;
+
+/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
+{
+    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    ignis__norm_tiles tiles;
+    void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
+                     &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
+    void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
+                      &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
+    if (work->sum && packed) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
+    }
+    if (work->sum) {
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum;
+    }
+    tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
+    if (!packed && tiles.threads && (work->x | work->y) % 16 == 0)
+        ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
+                         odd);
+    else
+        ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+}
+
+/*  The tensor of a sum of the operation's first and last input. */
+static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
+{
+    ignis__tensor *added[2];
+    ignis__binary_params same;
+    ignis_rule rule;
+    int last = op->count - 1;
+    memset(&same, 0, sizeof same);
+    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
+    rule.saved_count = 0;
+    added[0] = op->tensors[0];
+    added[1] = op->tensors[last];
+    return ignis__op_result(op, sum, 2, added, op->records && (op->wanted[0] || op->wanted[last]) ? &rule : NULL);
+}
+
+/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                        ignis_tensor *sum_out)
 {
     ignis__op op;
-    ignis__array *out, *means = NULL, *rstds;
-    ignis__address x, w, b = 0, y, mean = 0, rstd;
-    ignis__rows plan;
+    ignis__array *out, *sum = NULL, *means = NULL, *rstds;
+    ignis__tensor *made[3];
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__norm_work work;
     ignis_dtype dtype;
-    int64_t rows, n;
-    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
-    if (!ignis__op_begin(&op, norm->call, count, inputs))
-        return ignis__no_tensor();
+    ignis_rule rule;
+    if (sum_out)
+        *sum_out = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return result;
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
-    ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, &eps, n);
+    work.eps = eps;
+    work.numel = op.in[0]->numel;
+    ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
+    ignis__norm_check(&op, norm, &work.eps, work.n);
     out = ignis__op_new_like(&op, op.in[0]);
-    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    ignis__op_save(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+    work.x = ignis__op_read(&op, op.in[0]);
+    work.w = ignis__op_read(&op, op.in[1]);
+    work.y = ignis__op_write(&op, out);
+    work.rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+        work.b = ignis__op_read(&op, op.in[2]);
+        work.mean = ignis__op_write(&op, means);
+    }
+    if (sum_out) {
+        sum = ignis__op_new_like(&op, op.in[0]);
+        work.other = ignis__op_read(&op, op.in[count - 1]);
+        work.sum = ignis__op_write(&op, sum);
+    }
+    ignis__norm_run(&op, norm, &work, dtype);
+    ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
-    x = ignis__op_read(&op, op.in[0]);
-    w = ignis__op_read(&op, op.in[1]);
-    y = ignis__op_write(&op, out);
-    rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms) {
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (means)
         ignis__op_save(&op, means);
-        b = ignis__op_read(&op, op.in[2]);
-        mean = ignis__op_write(&op, means);
+    if (!sum_out)
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    *sum_out = ignis__norm_sum(&op, sum);
+    made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
+    made[1] = op.tensors[1];
+    made[2] = op.tensors[2];
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, op.records ? &rule : NULL);
+    if (made[0])
+        ignis__tensor_drop(call, made[0]);
+    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
+        (void)ignis_tensor_release(*sum_out);
+        *sum_out = ignis__no_tensor();
     }
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    return result;
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    static const ignis__norm kind = {"ignis_layer_norm",
-                                     "layer_norm",
-                                     false,
-                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w, b};
-    return ignis__norm_forward(&kind, 3, inputs, eps);
+    return ignis__norm_forward("ignis_layer_norm", &ignis__layer_norm, 3, inputs, eps, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    static const ignis__norm kind = {"ignis_rms_norm",
-                                     "rms_norm",
-                                     true,
-                                     IGNIS__BUILTIN_RMS_NORM_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w};
-    return ignis__norm_forward(&kind, 2, inputs, eps);
+    return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
+}
+
+/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                    ignis_tensor *sum)
+{
+    ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
+    if (!sum && unasked.id)
+        (void)ignis_tensor_release(unasked);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, b, y};
+    return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
+}
+
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, y};
+    return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
@@ -14731,7 +15180,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
     if (plan.warp) { /* there is no such kernel */
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
@@ -14794,10 +15243,9 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                                       ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
-    void *function;
-    int resident = 0;
+    int64_t resident;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
@@ -14814,12 +15262,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
     if (ignis__cross_entropy_is_few(entropy, plan))
         return;
-    function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
-    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                             (&resident, function, (int)plan->threads, plan->shared));
+    resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
-    plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
+    plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)

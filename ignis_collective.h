@@ -1295,7 +1295,7 @@ IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 #pragma comment(lib, "advapi32.lib")
 #endif
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
-#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM 104 /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED */
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
 #define IGNIS__VMM_HANDLES "NT handles"
 
 /*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
@@ -1341,7 +1341,7 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
-#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM 103 /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
 #define IGNIS__VMM_HANDLES "file descriptors"
 
 static void *ignis__vmm_security(void) { return NULL; }
@@ -1367,6 +1367,8 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 
 enum {
     IGNIS__CU_ATTRIBUTE_VMM = 102,
+    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
+    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
     IGNIS__CU_GRANULARITY_MINIMUM = 0,
     IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
     IGNIS__CU_IPC_LAZY_PEER = 1,
@@ -1921,7 +1923,12 @@ static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__bin
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
+/*  The device that a desc names, and what names a device in one. */
 static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__device_in_desc(const ignis__device *device)
+{
+    return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
+}
 
 IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
 {
@@ -2423,6 +2430,25 @@ static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device
     }
     if (!result.id)
         ignis__free(block);
+    return result;
+}
+
+/*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
+static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel, const char *tag,
+                                       bool shareable)
+{
+    ignis_array result;
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = numel;
+    desc.dtype = dtype;
+    desc.device = ignis__device_in_desc(device);
+    desc.tag = tag;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, numel * ignis__dtypes[dtype].size, NULL, 0, true)
+                       : ignis__array_create(call, &desc);
+    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK)
+        ignis__array_discard(call, &result);
     return result;
 }
 
@@ -3103,8 +3129,8 @@ static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a
 enum {
     IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
     IGNIS__WIRE_VERSION = 2,
-    IGNIS__WIRE_GREETING = 1024, /* the longest message of those who have not proven themselves yet */
-    IGNIS__NONCE = 16            /* bytes that are random, and never used twice */
+    IGNIS__WIRE_HANDSHAKE = 1024, /* the longest message of those who have not proven themselves yet */
+    IGNIS__NONCE = 16             /* bytes that are random, and never used twice */
 };
 
 /*  In front of every message. */
@@ -3163,23 +3189,24 @@ typedef struct ignis__wire {
     size_t shared_bytes;
 } ignis__wire;
 
-struct ignis__door;
+struct ignis__listener;
 
 /*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
 typedef struct ignis__wire_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
     bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__door *door);                     /* null: there is nothing to do before arrive */
-    bool (*arrive)(ignis__trouble *trouble, struct ignis__door *door, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                                   /* somebody is at the other end; null: always */
-    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener); /* null: there is nothing to do before accept */
+    bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
+                   ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
+    bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
+    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
     int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
     int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
     bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
     bool (*alive)(ignis__wire *wire);
-    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*unname)(ignis__wire *wire);  /* removes what is at the path; null: it has no name of its own */
+    void (*shutdown)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*remove)(ignis__wire *wire);   /* removes what is at the path; null: it has no name of its own */
 } ignis__wire_kind;
 
 /*  Checks the head of the message that is arriving. */
@@ -3314,7 +3341,7 @@ static void ignis__wire_free(ignis__wire *wire)
         return;
     ignis__inbox_clear(wire);
     if (wire->named)
-        wire->kind->unname(wire);
+        wire->kind->remove(wire);
 #ifndef _WIN32
     if (wire->shared)
         ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
@@ -3372,11 +3399,11 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
 /*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
-typedef struct ignis__name_card {
+typedef struct ignis__name_record {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
     unsigned char secret[IGNIS__SECRET];
-} ignis__name_card;
+} ignis__name_record;
 
 #ifdef _WIN32
 
@@ -3450,14 +3477,14 @@ static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 #endif
 
-/* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
+/* --- listeners: where others connect, and prove that they know the secret ------------------------------------------------------ */
 
 /*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
-enum { IGNIS__DOOR_PENDING = 64 };
-#define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
-#define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+enum { IGNIS__LISTENER_PENDING = 64 };
+#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* what one of them may take */
+#define IGNIS__LISTENER_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
 
-typedef struct ignis__door {
+typedef struct ignis__listener {
     const ignis__wire_kind *kind;
     int64_t timeout_ns;
     uint64_t closing;
@@ -3469,10 +3496,10 @@ typedef struct ignis__door {
     uint64_t refused, arrivals;
     struct {
         ignis__wire *wire;
-        int64_t since_ns;           /* 0: nobody is there yet */
-    } pending[IGNIS__DOOR_PENDING]; /* the oldest first */
+        int64_t since_ns;               /* 0: nobody is there yet */
+    } pending[IGNIS__LISTENER_PENDING]; /* the oldest first */
     int pending_count;
-} ignis__door;
+} ignis__listener;
 
 /*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
 static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
@@ -3489,108 +3516,109 @@ static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secr
 
 #ifdef __linux__
 
-/*  Adds a descriptor to those that the door's own stands for, or takes it out. */
-static void ignis__door_poll(ignis__door *door, int fd, bool add)
+/*  Adds a descriptor to those that the listener's own stands for, or takes it out. */
+static void ignis__listener_poll(ignis__listener *listener, int fd, bool add)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
     event.events = EPOLLIN;
-    if (door->poll < 0)
-        door->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (listener->poll < 0)
+        listener->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
     if (fd >= 0)
-        (void)epoll_ctl(door->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+        (void)epoll_ctl(listener->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
 }
 
-/*  Waits a little for somebody to come to a door, or to say something. */
-static void ignis__door_wait(const ignis__door *door, int ms)
+/*  Waits a little for somebody to come to a listener, or to say something. */
+static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
     ignis__trouble late;
-    if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0)) /* shared memory wakes nobody */
         ignis__sleep_us(1000);
-    else if (door->pending_count == IGNIS__DOOR_PENDING) /* the queue would wake us, and there is no room */
+    else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
     else
-        (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
+        (void)ignis__fd_wait(&late, listener->poll, POLLIN, &until, "");
 }
 
 #else
 
-static void ignis__door_poll(ignis__door *door, ignis__file file, bool add) { (void)door, (void)file, (void)add; }
-static void ignis__door_wait(const ignis__door *door, int ms)
+static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add) { (void)listener, (void)file, (void)add; }
+static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
-    (void)door, (void)ms;
+    (void)listener, (void)ms;
     ignis__sleep_us(1000);
 }
 
 #endif
 
 /*  Nobody is pending at index any more; the order of the others stays. */
-static ignis__wire *ignis__door_take(ignis__door *door, int index)
+static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
 {
-    ignis__wire *wire = door->pending[index].wire;
-    ignis__door_poll(door, wire->in, false);
-    door->pending_count--;
-    memmove(&door->pending[index], &door->pending[index + 1], sizeof door->pending[0] * (size_t)(door->pending_count - index));
+    ignis__wire *wire = listener->pending[index].wire;
+    ignis__listener_poll(listener, wire->in, false);
+    listener->pending_count--;
+    memmove(&listener->pending[index], &listener->pending[index + 1],
+            sizeof listener->pending[0] * (size_t)(listener->pending_count - index));
     return wire;
 }
 
 /*  Counts one that was turned away; the first is told. */
-static void ignis__door_count(const char *call, ignis__door *door, const char *why)
+static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
 {
-    if (ignis__atomic_add(&door->refused, 1) == 1)
+    if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path, why);
 }
 
 /*  Turns away one that is no longer pending. */
-static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven, const char *why)
 {
     ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) && (!wire->kind->connected || wire->kind->connected(wire)))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    ignis__door_count(call, door, why);
+    ignis__listener_count_refused(call, listener, why);
 }
 
 /*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
-static void ignis__door_make_room(const char *call, ignis__door *door, const char *why)
+static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
-    ignis__wire_free(ignis__door_take(door, 0));
-    ignis__door_count(call, door, why);
+    ignis__wire_free(ignis__listener_remove(listener, 0));
+    ignis__listener_count_refused(call, listener, why);
 }
 
-/*  Takes in who has come to a door, as far as there is room. */
-static bool ignis__door_arrivals(const char *call, ignis__trouble *trouble, ignis__door *door)
+/*  Takes in who has come to a listener, as far as there is room. */
+static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ignis__listener *listener)
 {
     for (;;) {
         ignis__wire *fresh;
-        if (door->pending_count == IGNIS__DOOR_PENDING) {
-            if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
+        if (listener->pending_count == IGNIS__LISTENER_PENDING) {
+            if (ignis__monotonic_ns() - listener->pending[0].since_ns < IGNIS__LISTENER_CROWDED_NS)
                 return true;
-            ignis__door_make_room(call, door, "too many at once prove nothing");
+            ignis__listener_drop_oldest(call, listener, "too many at once prove nothing");
         }
-        fresh = ignis__wire_make(trouble, door->kind, door->path);
+        fresh = ignis__wire_make(trouble, listener->kind, listener->path);
         if (!fresh)
             return false;
         trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!door->kind->arrive(trouble, door, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_GREETING)) {
+        if (!listener->kind->accept(trouble, listener, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
             ignis__wire_free(fresh);
-            if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
+            if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__door_make_room(call, door, trouble->why); /* there are too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, trouble->why); /* there are too few descriptors, or too little memory */
             continue;
         }
-        door->arrivals++;
-        ignis__door_poll(door, fresh->in, true);
-        door->pending[door->pending_count].wire = fresh;
-        door->pending[door->pending_count++].since_ns = fresh->kind->present ? 0 : ignis__monotonic_ns();
+        listener->arrivals++;
+        ignis__listener_poll(listener, fresh->in, true);
+        listener->pending[listener->pending_count].wire = fresh;
+        listener->pending[listener->pending_count++].since_ns = fresh->kind->connected ? 0 : ignis__monotonic_ns();
     }
 }
 
 /*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it has more to say, with
     no diagnostic, or is to be turned away. */
-static bool ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
+static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
 {
     struct {
         unsigned char nonce[IGNIS__NONCE], proof[32];
@@ -3610,15 +3638,15 @@ static bool ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, i
             if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE))
                 return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
             memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
-            ignis__wire_proof(wire, door->secret, true, NULL, 0, challenge.proof);
+            ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
             ignis__inbox_next(wire);
             if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
                 return false;
         } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
-            ignis__wire_proof(wire, door->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+            ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
             return ignis__bytes_equal(proof, body, sizeof proof) || ignis__trouble_set(trouble, no, "its token is not ours");
         } else {
-            return ignis__trouble_set(trouble, no, "it did not begin with a greeting");
+            return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
         }
     }
     if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -3627,32 +3655,33 @@ static bool ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, i
 }
 
 /*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
-IGNIS__COLD static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
+IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+                                                     const ignis__until *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__door_arrivals(call, trouble, door))
+        if (!ignis__listener_accept(call, trouble, listener))
             return NULL;
-        for (i = 0; i < door->pending_count; i++) {
-            ignis__wire *wire = door->pending[i].wire;
+        for (i = 0; i < listener->pending_count; i++) {
+            ignis__wire *wire = listener->pending[i].wire;
             int64_t now_ns = ignis__monotonic_ns();
-            bool proven = ignis__door_hear(trouble, door, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
+            bool proven = ignis__listener_handshake(trouble, listener, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
             if (proven)
-                return ignis__door_take(door, i);
-            if (waits && door->pending[i].since_ns == 0 && wire->kind->present && wire->kind->present(wire))
-                door->pending[i].since_ns = now_ns;
-            if (waits && door->pending[i].since_ns && now_ns - door->pending[i].since_ns >= IGNIS__DOOR_PATIENCE_NS)
+                return ignis__listener_remove(listener, i);
+            if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
+                listener->pending[i].since_ns = now_ns;
+            if (waits && listener->pending[i].since_ns && now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
                 waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
-                                           (int)(IGNIS__DOOR_PATIENCE_NS / 1000000000));
+                                           (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
             if (!waits)
-                ignis__door_refuse(call, door, ignis__door_take(door, i--), false, trouble->why);
+                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, trouble->why);
         }
         slice = ignis__until_slice(until, 50);
         if (slice == 0) {
             ignis__trouble_late(trouble, until, "nobody connected");
             return NULL;
         }
-        ignis__door_wait(door, slice);
+        ignis__listener_wait(listener, slice);
     }
 }
 
@@ -3670,74 +3699,74 @@ static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size
 {
     ignis__inbox_next(wire);
     if (wire->named)
-        wire->kind->unname(wire);
+        wire->kind->remove(wire);
     wire->named = false;
     return ignis__wire_room(trouble, wire, capacity) &&
            ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
 }
 
-static void ignis__door_close(ignis__door *door)
+static void ignis__listener_close(ignis__listener *listener)
 {
-    while (door->pending_count > 0)
-        ignis__wire_free(ignis__door_take(door, 0));
+    while (listener->pending_count > 0)
+        ignis__wire_free(ignis__listener_remove(listener, 0));
 #ifndef _WIN32
-    if (door->named)
-        (void)unlink(door->path);
+    if (listener->named)
+        (void)unlink(listener->path);
 #endif
-    door->named = false;
-    ignis__file_drop(&door->file);
-    ignis__file_drop(&door->poll);
-    if (door->name_file != IGNIS__NO_FILE)
-        ignis__name_file_remove(door->name_path);
-    ignis__file_drop(&door->name_file);
+    listener->named = false;
+    ignis__file_drop(&listener->file);
+    ignis__file_drop(&listener->poll);
+    if (listener->name_file != IGNIS__NO_FILE)
+        ignis__name_file_remove(listener->name_path);
+    ignis__file_drop(&listener->name_file);
 }
 
-/*  A door that is closed; null, and reported: out of memory. */
-static ignis__door *ignis__door_new(const char *call, const ignis__wire_kind *kind, const char *path)
+/*  A listener that is closed; null, and reported: out of memory. */
+static ignis__listener *ignis__listener_new(const char *call, const ignis__wire_kind *kind, const char *path)
 {
-    ignis__door *door = (ignis__door *)ignis__alloc_for(call, sizeof *door);
-    if (!door)
+    ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
+    if (!listener)
         return NULL;
-    door->kind = kind;
-    door->file = door->name_file = door->poll = IGNIS__NO_FILE;
-    snprintf(door->path, sizeof door->path, "%s", path);
-    ignis__mutex_init(&door->lock);
-    return door;
+    listener->kind = kind;
+    listener->file = listener->name_file = listener->poll = IGNIS__NO_FILE;
+    snprintf(listener->path, sizeof listener->path, "%s", path);
+    ignis__mutex_init(&listener->lock);
+    return listener;
 }
 
-static void ignis__door_free(ignis__door *door)
+static void ignis__listener_free(ignis__listener *listener)
 {
-    if (door)
-        ignis__door_close(door);
-    ignis__free(door);
+    if (listener)
+        ignis__listener_close(listener);
+    ignis__free(listener);
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-IGNIS__COLD static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
-                                         const unsigned char *secret)
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener, const char *name_path,
+                                             const unsigned char *secret)
 {
-    ignis__name_card card;
-    memset(&card, 0, sizeof card);
-    card.version = IGNIS__WIRE_VERSION;
-    card.pid = ignis__process_id();
-    card.has_secret = !secret;
+    ignis__name_record record;
+    memset(&record, 0, sizeof record);
+    record.version = IGNIS__WIRE_VERSION;
+    record.pid = ignis__process_id();
+    record.has_secret = !secret;
     if (secret)
-        memcpy(door->secret, secret, sizeof door->secret);
-    else if (!ignis__random_bytes(door->secret, sizeof door->secret))
+        memcpy(listener->secret, secret, sizeof listener->secret);
+    else if (!ignis__random_bytes(listener->secret, sizeof listener->secret))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
-    if (card.has_secret)
-        memcpy(card.secret, door->secret, sizeof card.secret);
+    if (record.has_secret)
+        memcpy(record.secret, listener->secret, sizeof record.secret);
     if (name_path) {
-        snprintf(door->name_path, sizeof door->name_path, "%s", name_path);
-        if (!ignis__name_file_take(trouble, name_path, &door->name_file))
+        snprintf(listener->name_path, sizeof listener->name_path, "%s", name_path);
+        if (!ignis__name_file_take(trouble, name_path, &listener->name_file))
             return false;
-        if (!ignis__name_file_write(door->name_file, &card, sizeof card))
+        if (!ignis__name_file_write(listener->name_file, &record, sizeof record))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
     }
-    if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
+    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(trouble, listener))
         return false;
-    ignis__door_poll(door, door->file, true);
-    return ignis__door_arrivals(call, trouble, door);
+    ignis__listener_poll(listener, listener->file, true);
+    return ignis__listener_accept(call, trouble, listener);
 }
 
 /*  Sends one message of the proofs, and brings the answer into the inbox. A server that is lost meanwhile may be another at the next attempt. */
@@ -3754,21 +3783,21 @@ static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type
 static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
                               const void *claim, size_t size, const ignis__until *until, bool *again)
 {
-    unsigned char message[32 + IGNIS__WIRE_GREETING / 2], proof[32];
+    unsigned char message[32 + IGNIS__WIRE_HANDSHAKE / 2], proof[32];
     const unsigned char *body;
-    ignis__name_card card;
+    ignis__name_record record;
     ignis__head head;
     *again = true;
     if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__name_file_read(name_path, &card, sizeof card))
+        if (!ignis__name_file_read(name_path, &record, sizeof record))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
-        *again = card.version == IGNIS__WIRE_VERSION && card.has_secret;
+        *again = record.version == IGNIS__WIRE_VERSION && record.has_secret;
         if (!*again)
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "the server has a token of its own, or another version: set desc.token");
     }
     *again = false;
-    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_GREETING))
+    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
@@ -3778,13 +3807,13 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
     body = wire->inbox + sizeof head;
     if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
-        ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
+        ignis__wire_proof(wire, secret ? secret : record.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
             *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
         ignis__inbox_next(wire);
-        ignis__wire_proof(wire, secret ? secret : card.secret, false, claim, size, message);
+        ignis__wire_proof(wire, secret ? secret : record.secret, false, claim, size, message);
         memcpy(message + sizeof proof, claim, size);
         if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, until, again))
             return false;
@@ -3809,8 +3838,8 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         bool again = false;
         if (!wire)
             return NULL;
-        if (kind->dial(trouble, wire, attempt, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
-            ignis__wire_room(trouble, wire, capacity))
+        if (kind->connect(trouble, wire, attempt, &again) &&
+            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) && ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
         if (!again)
@@ -3926,7 +3955,7 @@ static bool ignis__socket_alive(ignis__wire *wire)
     return events >= 0 && !(events & IGNIS__POLL_ENDED);
 }
 
-static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
+static void ignis__socket_shutdown(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
 /*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
@@ -3986,13 +4015,14 @@ static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_
 }
 
 /*  Whose name it is may replace what somebody dead has left there. */
-static bool ignis__socket_listen(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
     int error;
-    (void)unlink(door->path);
-    door->file = ignis__unix_reach(trouble, door->path, true, &error);
-    door->named = door->file >= 0;
-    return door->named && ((chmod(door->path, 0600) == 0 && listen(door->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+    (void)unlink(listener->path);
+    listener->file = ignis__unix_reach(trouble, listener->path, true, &error);
+    listener->named = listener->file >= 0;
+    return listener->named &&
+           ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
 }
 
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
@@ -4010,10 +4040,10 @@ static bool ignis__peer_query(ignis__wire *wire)
     return true;
 }
 
-static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     do
-        fresh->in = fresh->out = ignis__fd_keep(accept4(door->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        fresh->in = fresh->out = ignis__fd_keep(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     while (fresh->in < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fresh->in < 0)
         return errno != EAGAIN && errno != EWOULDBLOCK && ignis__trouble_errno(trouble, "accept");
@@ -4021,7 +4051,7 @@ static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ign
     return true;
 }
 
-static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     int error;
     (void)attempt;
@@ -4036,8 +4066,8 @@ static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int a
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_socket = {
-    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_dial, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_accept, NULL, ignis__socket_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
 /* clang-format on */
 
 #endif
@@ -4064,7 +4094,7 @@ static ignis__pipe_paths ignis__pipe_paths_of(const ignis__wire *wire)
     return paths;
 }
 
-static void ignis__pipe_unname(ignis__wire *wire)
+static void ignis__pipe_remove(ignis__wire *wire)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     (void)unlink(paths.up);
@@ -4087,26 +4117,26 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(fresh);
-    if (door->pending_count > 0)
+    if (listener->pending_count > 0)
         return false;
-    ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
+    ignis__pipe_remove(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
     fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 && (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
            ignis__trouble_errno(trouble, paths.up);
 }
 
-static bool ignis__pipe_present(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     if (fresh->out < 0)
         fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY); /* only works while somebody reads there */
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     struct stat info, now;
@@ -4132,7 +4162,7 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
     sigset_t pipe_signal, before, pending;
     ssize_t written;
     int error;
-    if (!wire->kind->present(wire)) {
+    if (!wire->kind->connected(wire)) {
         ignis__trouble_lost(trouble);
         return -1;
     }
@@ -4219,7 +4249,7 @@ static bool ignis__shm_alive(ignis__wire *wire)
     return taken;
 }
 
-static void ignis__shm_unname(ignis__wire *wire) { (void)unlink(wire->path); }
+static void ignis__shm_remove(ignis__wire *wire) { (void)unlink(wire->path); }
 
 static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 {
@@ -4234,10 +4264,10 @@ static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 }
 
 /*  The link gets its name when what it leads to is whole. */
-static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     char fresh_path[IGNIS__PATH_MAX], target[64];
-    if (door->pending_count > 0)
+    if (listener->pending_count > 0)
         return false;
     if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
@@ -4253,7 +4283,7 @@ static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis_
     return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     struct stat info, now;
     (void)attempt;
@@ -4351,15 +4381,15 @@ static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_
     return true;
 }
 
-static void ignis__shm_hang_up(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
+static void ignis__shm_shutdown(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
-    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_unname};
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
+    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_remove};
 static const ignis__wire_kind ignis__wire_memory = {
-    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_alive, ignis__shm_dial, ignis__shm_write,
-    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_hang_up, ignis__shm_unname};
+    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_accept, ignis__shm_alive, ignis__shm_connect, ignis__shm_write,
+    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_shutdown, ignis__shm_remove};
 /* clang-format on */
 /*  By ignis_channel_method. */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
@@ -4377,23 +4407,24 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
-    if (door->pending_count > 0)
+    if (listener->pending_count > 0)
         return false;
     security.nLength = sizeof security;
     security.bInheritHandle = FALSE;
     if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
         return ignis__pipe_trouble(trouble, "the owner's security descriptor");
-    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (door->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
-                                              PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
-                                              PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    fresh->in = fresh->out =
+        CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+                         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
+                         IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     LocalFree(security.lpSecurityDescriptor);
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
 }
 
-static bool ignis__pipe_present(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
@@ -4403,7 +4434,7 @@ static bool ignis__pipe_present(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
@@ -4448,12 +4479,12 @@ static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to
 
 static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
 
-static void ignis__pipe_unname(ignis__wire *wire) { (void)wire; }
+static void ignis__pipe_remove(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
-    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_unname};
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
+    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_remove};
 /* clang-format on */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
 
@@ -4517,42 +4548,42 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
-/*  One of the two is there: a wire that carries messages, or a door where others connect. */
+/*  One of the two is there: a wire that carries messages, or a listener where others connect. */
 typedef struct ignis__channel {
     ignis__slot slot;
     ignis__wire *wire;
-    ignis__door *door;
+    ignis__listener *listener;
 } ignis__channel;
 
 static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
-static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
+static void ignis__channel_free(ignis__wire *wire, ignis__listener *listener)
 {
     ignis__trouble ignored;
     if (wire && !ignis__atomic_load(&wire->lost))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    ignis__door_free(door);
+    ignis__listener_free(listener);
 }
 
 static void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__wire *wire = channel->wire;
-    ignis__door *door = channel->door;
+    ignis__listener *listener = channel->listener;
     if (!ignis__pool_drop(channel))
         return;
     channel->wire = NULL;
-    channel->door = NULL;
+    channel->listener = NULL;
     ignis__pool_give(&ignis__channels, channel);
-    ignis__channel_free(wire, door);
+    ignis__channel_free(wire, listener);
 }
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
     if (!ignis__handle_kill(channel))
         return false;
-    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->door->closing, 1);
+    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->listener->closing, 1);
     return true;
 }
 
@@ -4561,24 +4592,24 @@ IGNIS__COLD static void ignis__channels_close(const char *call)
     ignis__channel *channel;
     uint64_t index = 0;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->door ? "server" : "client");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->listener ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
 }
 
-/*  Gives a wire or a door a handle; frees it when that cannot be. */
-static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__door *door)
+/*  Gives a wire or a listener a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__listener *listener)
 {
     ignis_channel handle = IGNIS__ZERO;
     ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
-        ignis__channel_free(wire, door);
+        ignis__channel_free(wire, listener);
         return handle;
     }
     ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
     channel->wire = wire;
-    channel->door = door;
+    channel->listener = listener;
     handle.id = ignis__pool_publish(&ignis__channels, channel);
     return handle;
 }
@@ -4592,7 +4623,7 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
 IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
-    if (!channel || (channel->door != NULL) == server)
+    if (!channel || (channel->listener != NULL) == server)
         return channel;
     ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                 server ? "the channel does not listen; ignis_channel_serve makes one that does"
@@ -4601,21 +4632,21 @@ IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, 
     return NULL;
 }
 
-IGNIS__COLD IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_serve";
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__door *door;
+    ignis__listener *listener;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    if ((door = ignis__door_new(call, address.kind, address.path)) == NULL)
+    if ((listener = ignis__listener_new(call, address.kind, address.path)) == NULL)
         return none;
-    door->timeout_ns = address.timeout_ns;
-    if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
-        return ignis__channel_publish(call, NULL, door);
-    ignis__channel_free(NULL, door);
+    listener->timeout_ns = address.timeout_ns;
+    if (ignis__listener_open(call, &trouble, listener, address.name_path, desc->token ? address.secret : NULL))
+        return ignis__channel_publish(call, NULL, listener);
+    ignis__channel_free(NULL, listener);
     ignis__trouble_report(call, &trouble);
     return none;
 }
@@ -4637,22 +4668,22 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     ignis__trouble trouble;
     ignis__until until;
     ignis__wire *wire = NULL;
-    ignis__door *door;
+    ignis__listener *listener;
     uint64_t pid = 0;
     if (!channel)
         return accepted;
-    door = channel->door;
-    until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
-    if (ignis__mutex_within(&trouble, &door->lock, &until, "another thread was accepting, and did not end")) {
-        while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+    listener = channel->listener;
+    until = ignis__channel_until(listener->timeout_ns, &listener->closing, timeout_s);
+    if (ignis__mutex_within(&trouble, &listener->lock, &until, "another thread was accepting, and did not end")) {
+        while ((wire = ignis__listener_next(call, &trouble, listener, &until)) != NULL) {
             if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
                 break;
-            ignis__door_refuse(call, door, wire, true, trouble.why);
+            ignis__listener_refuse(call, listener, wire, true, trouble.why);
         }
-        ignis__mutex_unlock(&door->lock);
+        ignis__mutex_unlock(&listener->lock);
     }
     if (wire) {
-        wire->timeout_ns = door->timeout_ns;
+        wire->timeout_ns = listener->timeout_ns;
         if (wire->peer_pid == 0)
             wire->peer_pid = (int64_t)pid;
         accepted = ignis__channel_publish(call, wire, NULL);
@@ -4670,7 +4701,7 @@ IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double
     return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
-IGNIS__COLD IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_connect";
     ignis_channel none = IGNIS__ZERO;
@@ -4726,8 +4757,8 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
         return;
     if (!ignis__atomic_load(&wire->lost))
         ignis__atomic_store(&wire->lost, 1);
-    if (wire->kind->hang_up)
-        wire->kind->hang_up(wire);
+    if (wire->kind->shutdown)
+        wire->kind->shutdown(wire);
 }
 
 /*  Sends one message of a type, in the time that there is, or says why not. */
@@ -4876,25 +4907,25 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_i
     static const char call[] = "ignis_channel_query";
     ignis__channel *channel = ignis__given(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
     ignis__wire *wire;
-    ignis__door *door;
+    ignis__listener *listener;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    door = channel->door;
+    listener = channel->listener;
     memset(info, 0, sizeof *info);
-    info->method = (wire ? wire->kind : door->kind)->method;
-    info->server = door != NULL;
+    info->method = (wire ? wire->kind : listener->kind)->method;
+    info->server = listener != NULL;
     info->alive = !wire || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
     info->peer_pid = wire ? wire->peer_pid : 0;
     info->peer_uid = wire ? wire->peer_uid : -1;
-    info->refused = door ? (int64_t)ignis__atomic_load(&door->refused) : 0;
-    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : door->path);
+    info->refused = listener ? (int64_t)ignis__atomic_load(&listener->refused) : 0;
+    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : listener->path);
     if (wire)
         ignis__wire_push(wire);
     info->unsent = wire ? (int64_t)ignis__atomic_load(&wire->unsent) : 0;
     info->fd = info->send_fd = -1;
 #ifndef _WIN32
-    info->fd = wire ? wire->in : door->kind == &ignis__wire_memory ? -1 : door->poll;
+    info->fd = wire ? wire->in : listener->kind == &ignis__wire_memory ? -1 : listener->poll;
     info->send_fd = wire ? wire->out : -1;
 #endif
     ignis__channel_drop(channel);
@@ -5404,53 +5435,53 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 }
 
 /*  What an export finds out about an array's memory. The device is entered. */
-typedef struct ignis__offer {
+typedef struct ignis__export_facts {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
     const char *path; /* for a copy under a name; null: it goes to `memory` */
-} ignis__offer;
+} ignis__export_facts;
 
-static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
-    ignis__physical *memory = ignis__vmm_find(call, array, &offer->offset);
+    ignis__physical *memory = ignis__vmm_find(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
     if (!memory)
         return false;
-    offer->block_size = memory->size;
+    facts->block_size = memory->size;
     if (!ok)
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
                     (unsigned long long)array->id);
-    ok = ok && ignis__physical_export(call, memory, &offer->memory);
+    ok = ok && ignis__physical_export(call, memory, &facts->memory);
     ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
     return ok;
 }
 
-static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
-    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size))
+    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
-        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0))
+        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
         return ignis__refuse(
             IGNIS_DIAG_NOT_SHAREABLE, call,
             "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
             "exposed; make it with ignis_ipc_array",
-            (unsigned long long)array->id, (long long)offer->block_size);
-    error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+            (unsigned long long)array->id, (long long)facts->block_size);
+    error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
                             "ignis_ipc_array",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-    offer->offset = (int64_t)(address - base);
+    facts->offset = (int64_t)(address - base);
     return error == 0;
 }
 
 /*  In one process any memory will do. */
-static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
     ignis__address address;
@@ -5459,8 +5490,8 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
         return false;
     ok = ignis__work_read(&work, array, &address);
     ignis__work_end(&work);
-    offer->block_size = array->storage->size ? array->storage->size : 1;
-    offer->offset = array->offset;
+    facts->block_size = array->storage->size ? array->storage->size : 1;
+    facts->offset = array->offset;
     return ok;
 }
 
@@ -5542,30 +5573,30 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     return ok;
 }
 
-static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     int64_t size = ignis__array_bytes(array);
     int fd;
     bool ok;
-    offer->block_size = size ? size : 1;
-    fd = offer->path ? ignis__name_make(offer->path, offer->block_size) : ignis__shared_make((size_t)offer->block_size);
+    facts->block_size = size ? size : 1;
+    fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size,
                              strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
-    if (ok && !offer->path) {
-        offer->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        offer->memory.fd = fd;
+    if (ok && !facts->path) {
+        facts->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        facts->memory.fd = fd;
         return true;
     }
     ignis__fd_drop(&fd);
-    if (!ok && offer->path)
-        remove(offer->path);
+    if (!ok && facts->path)
+        remove(facts->path);
     return ok;
 }
 
 /*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
-static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -5581,7 +5612,7 @@ static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis
     return false;
 }
 
-static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -5602,17 +5633,9 @@ static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis
     return false;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
-{
-    (void)home, (void)memory;
-    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                         "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
-                         mapped->record.pid);
-}
+static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
 
-static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
-
-static void ignis__ipc_return(const char *call, ignis__import *mapped)
+static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
     if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
@@ -5622,7 +5645,7 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
 }
 
 /*  Lets a device, which is entered, into memory of this process. */
-static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
+static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
     ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
@@ -5640,7 +5663,7 @@ static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__devi
     return ok;
 }
 
-static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
+static bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     return ignis__peer_enable(call, device, array->storage->device);
 }
@@ -5763,23 +5786,23 @@ typedef struct ignis__transport_ops {
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
-    bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
-    void (*give_back)(const char *call, ignis__import *mapped);
-    bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
+    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
+    void (*unmap_memory)(const char *call, ignis__import *mapped);
+    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
 /* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
     {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_offer, ignis__vmm_take,
-     ignis__vmm_return, ignis__vmm_let_in},
-    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer,
-     ignis__peer_take, NULL, ignis__peer_let_in},
-    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_offer, ignis__ipc_take,
-     ignis__ipc_return, ignis__peer_let_in},
-    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_offer, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
+     ignis__vmm_unmap_memory, ignis__vmm_grant_access},
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
+     NULL, NULL, ignis__peer_grant_access},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
+     ignis__ipc_unmap_memory, ignis__peer_grant_access},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
 };
 /* clang-format on */
 
@@ -5953,8 +5976,8 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->made && ops->give_back)
-        ops->give_back(call, mapped);
+    else if (mapped->made && ops->unmap_memory)
+        ops->unmap_memory(call, mapped);
     ignis__fd_drop(&mapped->lease);
     ignis__free(mapped);
 }
@@ -6116,7 +6139,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
-IGNIS__COLD IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
@@ -6221,8 +6244,8 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer, uint64_t name,
-                               ignis__record_of_array *record)
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__export_facts *facts,
+                               uint64_t name, ignis__record_of_array *record)
 {
     *record = ignis__self;
     record->name = name;
@@ -6230,10 +6253,10 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     record->dtype = (int32_t)array->dtype;
     record->ndim = array->shape.ndim;
     memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
-    record->block_size = offer->block_size;
-    record->offset = offer->offset;
+    record->block_size = facts->block_size;
+    record->offset = facts->offset;
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
-    record->ipc = offer->ipc;
+    record->ipc = facts->ipc;
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
@@ -6330,9 +6353,9 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__record_of_array record;
     char path[IGNIS__PATH_MAX];
     ignis__binding binding;
-    ignis__offer offer;
+    ignis__export_facts facts;
     memset(handle, 0, sizeof *handle);
-    memset(&offer, 0, sizeof offer);
+    memset(&facts, 0, sizeof facts);
     ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
@@ -6340,16 +6363,16 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
                              ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
-    offer.path = named ? path : NULL;
+    facts.path = named ? path : NULL;
     if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
         return false;
-    ok = ops->offer(call, array, &offer);
+    ok = ops->export_memory(call, array, &facts);
     ignis__device_leave(&binding);
     if (!ok)
         return false;
-    handle->memory = offer.memory;
-    ignis__record_fill(transport, array, &offer, name, &record);
-    if (!ignis__export_lease(call, transport, array, &record, offer.path, handle)) {
+    handle->memory = facts.memory;
+    ignis__record_fill(transport, array, &facts, name, &record);
+    if (!ignis__export_lease(call, transport, array, &record, facts.path, handle)) {
         ignis__handle_close(handle);
         return false;
     }
@@ -6546,6 +6569,9 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
                              record->pid, (long long)transport->peer_pid);
+    if (!ignis__transport_ops_of(transport)->across && memcmp(record->process, self->process, sizeof self->process) != 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
     return true;
@@ -6633,7 +6659,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     else
         ok = ok && (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
+        mapped->made =
+            mapped->own ? ops->grant_access(call, mapped->own, mapped->device) : ops->import_memory(call, mapped, home, &handle->memory);
         if (mapped->own)
             mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
@@ -6698,12 +6725,11 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
     ignis_array_desc desc;
-    int ordinal = ignis__device_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
     desc.dtype = (ignis_dtype)record->dtype;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.device = ignis__device_in_desc(transport->dst);
     desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
@@ -6730,9 +6756,7 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
                              (long long)record->block_size);
     }
-    if (!ignis__record_own(call, record, &own))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
-    if (!own)
+    if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
     ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
     ignis__array_drop(call, own);
@@ -7008,24 +7032,6 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes;
-    desc.dtype = IGNIS_U8;
-    desc.device = ignis__device_ordinal(device) ? ignis__device_ordinal(device) : IGNIS_DEVICE_0;
-    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
-    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
-        ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
-        result.id = 0;
-    }
-    return result;
-}
-
 /*  Nanoseconds of one copy of so many bytes; -1 on failure. */
 static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
@@ -7037,8 +7043,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
+    handles[0] = ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__array_zeroed(call, transport->dst, IGNIS_U8, bytes, NULL, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7059,7 +7065,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     return ns < 0 ? -1 : ns / count;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
@@ -7264,7 +7270,7 @@ IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, c
 }
 
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
-static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
+static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
     for (;;) {
         int state = IGNIS__NCCL_ABORTED, error = IGNIS__NCCL_SUCCESS;
@@ -7352,7 +7358,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     if (nccl->comm && !ignis__devices_lost() && ignis__device_enter(call, nccl->device, &binding)) {
         error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
         if (error == IGNIS__NCCL_IN_PROGRESS)
-            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+            error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
         finalized = error == IGNIS__NCCL_SUCCESS;
         ignis__device_leave(&binding);
     }
@@ -7419,7 +7425,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
 /*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
 static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
 {
-    int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
@@ -7478,14 +7484,14 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
         ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
-        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
-    int error = ignis__nccl_settle(nccl, 0);
+    int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
 }
 
@@ -7825,7 +7831,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_ABORT,      /* or aborted it */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
-    IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
+    IGNIS__JOB_ANSWER,     /* of a rendezvous, as what follows */
     IGNIS__JOB_TABLE
 } ignis__job_kind;
 
@@ -7932,21 +7938,21 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     return ignis__tcp_open(trouble, text, 0, true);
 }
 
-static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
-    door->file = ignis__tcp_open(trouble, door->path, 0, true);
-    return door->file >= 0;
+    listener->file = ignis__tcp_open(trouble, listener->path, 0, true);
+    return listener->file >= 0;
 }
 
-static bool ignis__tcp_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
-    if (!ignis__socket_arrive(trouble, door, fresh))
+    if (!ignis__socket_accept(trouble, listener, fresh))
         return false;
     ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     *again = true;
     wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
@@ -7955,8 +7961,8 @@ static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int atte
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -8037,7 +8043,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 {
     static const char call[] = "ignis_comm_unique_id";
     ignis__id_place *place;
@@ -8165,7 +8171,7 @@ static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint6
     return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
-static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
 {
     int i;
     for (i = 0; job->links && i < count; i++)
@@ -8190,7 +8196,7 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
 }
 
 /*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
-static void ignis__job_lose(ignis__job *job, int rank)
+static void ignis__job_rank_died(ignis__job *job, int rank)
 {
     int32_t number = rank;
     int i;
@@ -8203,11 +8209,11 @@ static void ignis__job_lose(ignis__job *job, int rank)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
         if (!job->links[i].wire)
-            ignis__job_lose(job, i);
+            ignis__job_rank_died(job, i);
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_keep(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
     ignis__job_link *from = &job->links[header->from];
@@ -8253,7 +8259,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
-        return ignis__job_keep(job, &header, wire, data, size);
+        return ignis__job_queue(job, &header, wire, data, size);
     pthread_mutex_lock(&job->lock);
     ok = true;
     switch (kind) {
@@ -8271,7 +8277,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
             memcpy(&number, data, sizeof number);
         ok = ok && number > 0 && number < job->size;
         if (ok)
-            ignis__job_lose(job, number);
+            ignis__job_rank_died(job, number);
         break;
     default: ok = false;
     }
@@ -8334,7 +8340,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
                 continue;
             pthread_mutex_lock(&job->lock);
             job->links[i].ended = true;
-            ignis__job_lose(job, i);
+            ignis__job_rank_died(job, i);
             pthread_mutex_unlock(&job->lock);
         }
     }
@@ -8642,31 +8648,32 @@ typedef struct ignis__answer {
 } ignis__answer;
 
 /*  The claim of a rank to another one of its host. */
-typedef struct ignis__greeting {
+typedef struct ignis__mesh_claim {
     int32_t from, to;
-} ignis__greeting;
+} ignis__mesh_claim;
 
-/*  A meeting, as one rank sees it. */
-typedef struct ignis__meeting {
+/*  A rendezvous, as one rank sees it. */
+typedef struct ignis__rendezvous {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__wire **wires;       /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__address_of address; /* where rank 0 is */
-    ignis__door *door, *local; /* of rank 0, for all; and for the ranks of this host */
+    ignis__wire **wires;               /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__address_of address;         /* where rank 0 is */
+    ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
     int came;
     int failed; /* a rank that says that it has failed, -1: none */
-} ignis__meeting;
+} ignis__rendezvous;
 
-static bool ignis__meeting_say(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
-                               int64_t deadline)
+static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
+                                   int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__meeting_hear(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size, int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size,
+                                      int64_t deadline)
 {
     const ignis__until until = ignis__until_at(deadline);
     if (!ignis__wire_fetch(trouble, wire, &until))
@@ -8687,9 +8694,9 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
 }
 
 /*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
-static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *trouble, ignis__wire *wire)
+static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__trouble *trouble, ignis__wire *wire)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     ignis__job_rank rank;
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
     if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
@@ -8700,55 +8707,55 @@ static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *troubl
     if (rank.rank < 1 || rank.rank >= job->size)
         return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
                                   rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    if (meeting->wires[rank.rank])
+    if (rendezvous->wires[rank.rank])
         return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
-    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_GREETING))
+    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (*rank.failed)
-        meeting->failed = rank.rank;
+        rendezvous->failed = rank.rank;
     job->ranks[rank.rank] = rank;
-    meeting->wires[rank.rank] = wire;
-    meeting->came++;
+    rendezvous->wires[rank.rank] = wire;
+    rendezvous->came++;
     return true;
 }
 
 /*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
-static void ignis__meeting_miss(ignis__meeting *meeting)
+static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     int i;
     for (i = 0; i < job->size; i++) {
-        job->polls[i].fd = meeting->wires[i] ? meeting->wires[i]->in : -1;
+        job->polls[i].fd = rendezvous->wires[i] ? rendezvous->wires[i]->in : -1;
         job->polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
         job->polls[i].revents = 0;
     }
     (void)poll(job->polls, (nfds_t)job->size, 0);
     for (i = 0; i < job->size; i++)
         if (job->polls[i].fd >= 0 && job->polls[i].revents) {
-            ignis__wire_free(meeting->wires[i]);
-            meeting->wires[i] = NULL;
-            meeting->came--;
+            ignis__wire_free(rendezvous->wires[i]);
+            rendezvous->wires[i] = NULL;
+            rendezvous->came--;
         }
 }
 
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
-static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, size_t size)
+static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
     ignis__text text;
     int i;
     ignis__text_begin(&text, out, size);
-    for (i = 1; i < meeting->job->size; i++)
-        if (!meeting->wires[i])
+    for (i = 1; i < rendezvous->job->size; i++)
+        if (!rendezvous->wires[i])
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
 /*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
+static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
     static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
-    const ignis__job_rank *ranks = meeting->job->ranks;
+    const ignis__job_rank *ranks = rendezvous->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++) {
+    for (i = 0; i < rendezvous->job->size; i++) {
         if (ranks[i].transport != ranks[0].transport) {
             snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
                      transports[ranks[i].transport & 3]);
@@ -8768,106 +8775,106 @@ static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_
     return true;
 }
 
-/*  The secret of the meeting; null: it lies in the private folder. */
+/*  The secret of the rendezvous; null: it lies in the private folder. */
 static const unsigned char *ignis__place_secret(const ignis__place *place) { return *place->address ? place->secret : NULL; }
 
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
-static bool ignis__meeting_lead(ignis__meeting *meeting)
+static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
-    const char *name_path = *meeting->place->address ? NULL : meeting->address.name_path;
-    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__job *job = rendezvous->job;
+    const char *name_path = *rendezvous->place->address ? NULL : rendezvous->address.name_path;
+    int64_t deadline = rendezvous->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
     ignis__trouble trouble;
     int i, k;
-    if (meeting->place->by_id && (meeting->door->file = ignis__id_take(meeting->place->secret)) < 0)
+    if (rendezvous->place->by_id && (rendezvous->listener->file = ignis__id_take(rendezvous->place->secret)) < 0)
         return ignis__refuse(
-            IGNIS_DIAG_BAD_NUMBER, meeting->call,
+            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
-    if (!ignis__door_open(meeting->call, &trouble, meeting->door, name_path, ignis__place_secret(meeting->place)))
-        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path,
+    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path, ignis__place_secret(rendezvous->place)))
+        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s", rendezvous->address.path,
                              trouble.why);
-    while (meeting->came < job->size - 1 && meeting->failed <= 0 && ignis__monotonic_ns() < meeting->deadline) {
+    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 && ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
-        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->door, &until);
+        ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
         if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
-        if (wire && !ignis__meeting_admit(meeting, &trouble, wire))
-            ignis__door_refuse(meeting->call, meeting->door, wire, true, trouble.why);
-        ignis__meeting_miss(meeting);
+        if (wire && !ignis__rendezvous_admit(rendezvous, &trouble, wire))
+            ignis__listener_refuse(rendezvous->call, rendezvous->listener, wire, true, trouble.why);
+        ignis__rendezvous_drop_lost(rendezvous);
     }
-    ignis__door_close(meeting->door);
+    ignis__listener_close(rendezvous->listener);
     memset(&answer, 0, sizeof answer);
     answer.key = job->key;
     memcpy(answer.secret, job->secret, sizeof answer.secret);
-    if (meeting->failed >= 0) {
-        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+    if (rendezvous->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed, job->ranks[rendezvous->failed].failed);
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
-    } else if (meeting->came < job->size - 1) {
+    } else if (rendezvous->came < job->size - 1) {
         char missing[64];
-        ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
-                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
+        ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
+                 job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *rendezvous->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
-    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent =
-            meeting->wires[i] && ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
+        bool sent = rendezvous->wires[i] &&
+                    ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
+            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
-        return ignis__refuse((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
+        return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
     return !answer.refused;
 }
 
 /*  On the others: finds rank 0, and gets the table. */
-static bool ignis__meeting_follow(ignis__meeting *meeting)
+static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
-    const ignis__place *place = meeting->place;
-    const ignis__until until = ignis__until_at(meeting->deadline);
+    ignis__job *job = rendezvous->job;
+    const ignis__place *place = rendezvous->place;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
     ignis__trouble trouble;
     ignis__answer answer;
     int k;
-    meeting->wires[0] =
-        ignis__wire_connect(&trouble, meeting->address.kind, meeting->address.path, meeting->address.name_path, ignis__place_secret(place),
-                            &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_GREETING, &until);
-    if (!meeting->wires[0]) {
+    rendezvous->wires[0] =
+        ignis__wire_connect(&trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
+                            ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
+    if (!rendezvous->wires[0]) {
         if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
                         (double)job->timeout_ns / 1e9, trouble.why,
                         *place->address ? "" : " (ranks of several hosts need MASTER_ADDR, MASTER_PORT and IGNIS_COMM_TOKEN, or desc.id)");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
         return false;
     }
-    if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
-                             meeting->deadline + 500 * IGNIS__MILLISECOND)) {
+    if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+                                   rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
+        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
                              late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
                                   : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-                             meeting->address.path, job->rank, (double)job->timeout_ns / 1e9);
+                             rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->address.path,
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s", rendezvous->address.path,
                         job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
-                                 meeting->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->address.path,
+        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
+                                       rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s", rendezvous->address.path,
                                  trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
@@ -8875,16 +8882,16 @@ static bool ignis__meeting_follow(ignis__meeting *meeting)
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
-static bool ignis__meeting_mesh(ignis__meeting *meeting)
+static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    const ignis__until until = ignis__until_at(meeting->deadline);
-    ignis__greeting greeting;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    ignis__mesh_claim claim;
     ignis__trouble trouble;
     ignis__wire *wire;
     int i, expected = 0;
-    memcpy(meeting->local->secret, job->secret, sizeof job->secret);
+    memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
@@ -8892,26 +8899,26 @@ static bool ignis__meeting_mesh(ignis__meeting *meeting)
             expected++;
             continue;
         }
-        greeting.from = job->rank;
-        greeting.to = i;
-        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
-                                                 sizeof greeting, IGNIS__WIRE_GREETING, &until);
+        claim.from = job->rank;
+        claim.to = i;
+        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &claim, sizeof claim,
+                                                 IGNIS__WIRE_HANDSHAKE, &until);
         if (!job->links[i].wire)
-            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d does not reach rank %d of its host: %s", job->rank, i,
-                                 trouble.why);
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
+                                 i, trouble.why);
     }
-    while (expected > 0 && (wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
-            greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
-            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
-            job->links[greeting.from].wire = wire;
+    while (expected > 0 && (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank && claim.from > job->rank &&
+            claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].wire &&
+            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
+            job->links[claim.from].wire = wire;
             expected--;
         } else {
-            ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
         }
     }
-    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s",
-                                          expected, job->rank, trouble.why);
+    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                          "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -8938,72 +8945,73 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
 }
 
 /*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
-static bool ignis__meeting_doors(ignis__meeting *meeting)
+static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
-    const ignis__place *place = meeting->place;
-    ignis__job_rank *self = &meeting->job->ranks[meeting->job->rank];
+    const ignis__place *place = rendezvous->place;
+    ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
     char folder[IGNIS__PATH_MAX];
     ignis__trouble trouble;
     uint32_t random = 0;
     snprintf(folder, sizeof folder, "%s", place->folder);
-    meeting->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
-    if (!ignis__channel_paths(meeting->call, folder, place->name, &meeting->address))
+    rendezvous->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
+    if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
         return false;
     if (*place->address)
-        snprintf(meeting->address.path, sizeof meeting->address.path, "%s", place->address);
+        snprintf(rendezvous->address.path, sizeof rendezvous->address.path, "%s", place->address);
     if (!ignis__random_bytes(&random, sizeof random))
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the system gives no random numbers");
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
     if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path)
-        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, meeting->call,
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
                              "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
                              (int)sizeof self->path - 24);
-    if ((meeting->door = ignis__door_new(meeting->call, meeting->address.kind, meeting->address.path)) == NULL ||
-        (meeting->local = ignis__door_new(meeting->call, &ignis__wire_socket, self->path)) == NULL)
+    if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
+        (rendezvous->local = ignis__listener_new(rendezvous->call, &ignis__wire_socket, self->path)) == NULL)
         return false;
-    return ignis__door_open(meeting->call, &trouble, meeting->local, NULL, meeting->job->secret) || /* the secret is going to be rank 0's */
-           ignis__trouble_report(meeting->call, &trouble) == IGNIS_OK;
+    return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
+                                rendezvous->job->secret) || /* the secret is going to be rank 0's */
+           ignis__trouble_report(rendezvous->call, &trouble) == IGNIS_OK;
 }
 
-static bool ignis__meeting_hold(ignis__meeting *meeting)
+static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     int i;
-    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)) ||
-        !ignis__meeting_mesh(meeting))
+    if (!ignis__rendezvous_listen(rendezvous) ||
+        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) || !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
-        if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].wire = meeting->wires[i];
-            meeting->wires[i] = NULL;
+        if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].wire = rendezvous->wires[i];
+            rendezvous->wires[i] = NULL;
         }
     return ignis__job_watcher_start(job) || /* what others have said since waits for it */
-           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__meeting meeting;
+    ignis__rendezvous rendezvous;
     bool ok;
     int i;
-    memset(&meeting, 0, sizeof meeting);
-    meeting.call = call;
-    meeting.job = job;
-    meeting.place = place;
-    meeting.deadline = ignis__monotonic_ns() + job->timeout_ns;
-    meeting.failed = -1;
+    memset(&rendezvous, 0, sizeof rendezvous);
+    rendezvous.call = call;
+    rendezvous.job = job;
+    rendezvous.place = place;
+    rendezvous.deadline = ignis__monotonic_ns() + job->timeout_ns;
+    rendezvous.failed = -1;
     if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
-        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
-        meeting.failed = job->rank == 0 ? 0 : -1;
+        rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
+        rendezvous.failed = job->rank == 0 ? 0 : -1;
     }
-    meeting.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *meeting.wires * (size_t)job->size);
-    ok = meeting.wires && ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
-    for (i = 0; meeting.wires && i < job->size; i++)
-        ignis__wire_free(meeting.wires[i]);
-    ignis__door_free(meeting.door);
-    ignis__door_free(meeting.local);
-    ignis__free(meeting.wires);
+    rendezvous.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *rendezvous.wires * (size_t)job->size);
+    ok = rendezvous.wires && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
+    for (i = 0; rendezvous.wires && i < job->size; i++)
+        ignis__wire_free(rendezvous.wires[i]);
+    ignis__listener_free(rendezvous.listener);
+    ignis__listener_free(rendezvous.local);
+    ignis__free(rendezvous.wires);
     return ok;
 }
 
@@ -9022,7 +9030,7 @@ struct ignis__job {
 
 static uint64_t ignis__job_host(void) { return 1; }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
     return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
@@ -9048,7 +9056,7 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     (void)job, (void)watch, (void)rank;
     return false;
 }
-static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
 {
     (void)job, (void)member, (void)count, (void)kind, (void)key;
 }
@@ -9740,7 +9748,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
     if (comm->job)
-        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
 /*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
@@ -10046,7 +10054,7 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
 }
 
 /*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
-static void ignis__comm_look_after(ignis__comm *comm)
+static void ignis__comm_watch_nccl(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
@@ -10069,7 +10077,7 @@ static void ignis__comm_look_after(ignis__comm *comm)
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
-        ignis__comm_look_after((ignis__comm *)owner);
+        ignis__comm_watch_nccl((ignis__comm *)owner);
     else if (event != IGNIS__JOB_LEFT)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
@@ -10282,7 +10290,7 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     if (ok) {
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    (int)(comm->device - ignis__devices), comm->reason);
+                    ignis__device_ordinal(comm->device), comm->reason);
         return handle;
     }
     making.before = ignis__quiet_begin(); /* the first failure is the one reported */
@@ -10469,7 +10477,7 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
-static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
+static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
     ignis__comm *other =
@@ -10479,8 +10487,7 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
         ignis__text_add(text,
                         "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
                         "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
-                        (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
-                        (unsigned long long)comm->slot.handle);
+                        (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device), (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
@@ -10518,7 +10525,7 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     else
         ignis__text_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__comm_beside_write(&text, comm);
+        ignis__comm_other_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)
         return ignis__fail(what, call, "%s", sentence);
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
@@ -10759,8 +10766,8 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
     if (array->storage->device == comm->device)
         return true;
     return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
-                         ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
-                         (int)(comm->device - ignis__devices));
+                         ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+                         ignis__device_ordinal(comm->device));
 }
 
 static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
@@ -10959,7 +10966,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 }
 
 /*  What a call returns that asks how a communicator is, which is dropped. */
-static ignis_status ignis__comm_tell(const char *call, ignis__comm *comm, bool ok)
+static ignis_status ignis__comm_outcome(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
     ignis_status status = !ok                                                   ? ignis__failed()
@@ -10973,7 +10980,7 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_status";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    return comm ? ignis__comm_tell(call, comm, true) : ignis__failed();
+    return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
@@ -10986,7 +10993,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after, which asks it for errors meanwhile */
+    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for errors meanwhile */
         ignis__mutex_lock(&comm->slot.lock);
         last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -10996,7 +11003,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    return ignis__comm_tell(call, comm, ok);
+    return ignis__comm_outcome(call, comm, ok);
 }
 
 /* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
@@ -11058,7 +11065,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -11162,7 +11169,7 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
                                                         ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
@@ -11183,7 +11190,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms,
             continue;
         members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+            devices[k] = ignis__device_ordinal(siblings.rank[order[k]]->device);
         ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
@@ -11197,7 +11204,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms,
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
@@ -11211,7 +11218,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms
         if (!siblings.rank[r])
             continue;
         options = &siblings.rank[r]->options;
-        devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
+        devices[members] = ignis__device_ordinal(siblings.rank[r]->device);
         order[members++] = siblings.place[r];
     }
     ok = ignis__comm_all_make(call, devices, members, options, made);
@@ -11235,7 +11242,7 @@ static uint64_t ignis__process_key(void)
     return key;
 }
 
-IGNIS__COLD IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
@@ -11316,7 +11323,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
     return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
-IGNIS__COLD IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
 {
     static const char call[] = "ignis_comm_split";
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -11453,7 +11460,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__failed();
     }
     if (comm->job)
-        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -11474,7 +11481,7 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     memset(info, 0, sizeof *info);
     info->rank = info->local_rank = comm->rank;
     info->size = info->local_size = comm->size;
-    info->device = (int)(comm->device - ignis__devices);
+    info->device = ignis__device_ordinal(comm->device);
     info->hosts = 1;
     info->transport = IGNIS_COMM_PEER;
     if (comm->job) {
@@ -11611,7 +11618,7 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     ignis__device *device = parallel->device;
     ignis__thread *thread = ignis__thread_now();
     ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__device_ordinal(device);
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
@@ -11727,7 +11734,7 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                                              : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
-                             parallel->count, (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
+                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
     if (before >= 0)
         return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
                              ignis__shape_write(&tensor->shape).text, before);
@@ -11763,24 +11770,12 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array_desc desc;
-    ignis_array made;
+    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
     int64_t at = 0;
     bool ok = true;
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
-    desc.dtype = dtype;
-    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
-    desc.tag = "gradients";
-    made = ignis__array_create(call, &desc);
     if (!made.id)
         return false;
-    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
-        ignis__array_discard(call, &made);
-        return false;
-    }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
@@ -11893,7 +11888,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
-IGNIS__COLD IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
                                                            const ignis_parallel_desc *desc)
 {
     static const char call[] = "ignis_parallel_create";

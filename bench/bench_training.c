@@ -446,15 +446,22 @@ static void bench_attention_shape(const attention_shape *shape)
 static void bench_attention(void)
 {
     static const attention_shape others[] = {
+        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
         {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16, false},
         {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
         {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
         {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},

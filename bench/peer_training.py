@@ -184,15 +184,22 @@ def bench_attention():
     shapes = [(f"D{d} {'causal' if causal else 'full'} S{length}", d, 2048 // d, 2048 // d, 16384 // length, length, length, causal, bf16)
               for d in (64, 128) for causal in (True, False) for length in (1024, 4096, 16384)]
     shapes += [
+        ("D72 causal S4096", 72, 28, 28, 4, 4096, 4096, True, bf16),
         ("D80 causal S4096", 80, 25, 25, 4, 4096, 4096, True, bf16),
         ("D96 causal S4096", 96, 21, 21, 4, 4096, 4096, True, bf16),
         ("D192 causal S4096", 192, 10, 10, 4, 4096, 4096, True, bf16),
         ("D256 causal S4096", 256, 8, 8, 4, 4096, 4096, True, bf16),
+        ("D256 full S4096", 256, 8, 8, 4, 4096, 4096, False, bf16),
         ("D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, True, bf16),
         ("D128 causal S4000", 128, 16, 16, 4, 4000, 4000, True, bf16),
+        ("D64 causal S4000", 64, 32, 32, 4, 4000, 4000, True, bf16),
         ("D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, True, torch.float16),
         ("D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, True, bf16),
+        ("D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, True, bf16),
+        ("D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, True, bf16),
+        ("D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, False, bf16),
         ("D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, False, bf16),
+        ("D64 causal S128", 64, 32, 32, 128, 128, 128, True, bf16),
         ("D128 causal S128", 128, 16, 16, 128, 128, 128, True, bf16),
         ("D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, True, bf16, True),
         ("D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, True, bf16, True),

@@ -33,8 +33,8 @@ constexpr int KEYS = WIDE ? 64 : 128, QUERIES = D == 64 ? 128 : 64;
 constexpr int CHUNKS = D / 8;
 constexpr int TURNS = WIDE ? 2 : 1; /* words for a tile of grad_q: each group's columns have their own */
 
-/*  Scratch memory. Rows of a head are filled up to whole tiles. */
-struct Scratch {
+/*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
+struct backward_scratch {
     float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity behind the last query */
     float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them */
     uint32_t *turns;    /* [batch, heads, tiles][TURNS]: how many blocks have added to the tile */
@@ -46,7 +46,7 @@ struct Scratch {
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
 /*  Some lanes do a row of a head; heads are innermost, as in memory. grid = ceil(batches * heads * rows / (256 / lanes)), blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, Scratch s)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
 {
     constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
     const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
@@ -82,14 +82,14 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
     Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk
     upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the
     other way round. Without a mask all walk upwards, and wait once, at the start. */
-struct Walk {
+struct block_walk {
     int block, blocks; /* of keys; all of them */
     int kv_h, b, group, tiles, offset;
     int first;  /* tile that sees keys of the block */
     int masked; /* tiles of which not every query sees every key: the first ones */
     bool down;
 
-    __device__ Walk(const Attention &p, int section, int place)
+    __device__ block_walk(const Attention &p, int section, int place)
     {
         const int pairs = p.kv_heads * p.batches;
         blocks = (p.sk + KEYS - 1) / KEYS;
@@ -126,7 +126,7 @@ struct Walk {
 
 /*  A tile in shared memory is slabs of 64 columns, one behind the other; a row of a slab has 128 bytes, in which the hardware exchanges
     the places of chunks of 16 bytes. */
-constexpr int SLABS = (D + 63) / 64, ROW = 128, STEP = 2048 / 16; /* from 16 rows to the next, in units of a descriptor */
+constexpr int SLABS = (D + 63) / 64, ROW = 128, STEP = 16 * ROW; /* bytes from 16 rows to the next */
 constexpr uint32_t KV_BYTES = SLABS * KEYS * ROW, Q_BYTES = SLABS * QUERIES * ROW, S_BYTES = KEYS * QUERIES * 2;
 
 /*  Two stages for what the block walks over, but for wide heads: they have room for one of grad_out, two half buffers of grad_q, and P. */
@@ -140,7 +140,7 @@ constexpr uint32_t READY_AT = BARS_AT + 72, PLACE_AT = READY_AT + 4, SHARED_BYTE
 static_assert(SHARED_BYTES <= 232448, "a block has 227 KB");
 
 enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2 }; /* mbarriers */
-enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 };                                            /* named barriers; the last two: 4 each */
+enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 }; /* named barriers; the last two: for each group and buffer */
 
 __device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)
 {
@@ -152,7 +152,7 @@ __device__ inline uint64_t along_rows(uint32_t tile) { return ignis_wgmma_descri
 __device__ inline uint64_t across_rows(uint32_t tile, int rows) { return ignis_wgmma_descriptor(tile, rows * ROW, 1024); }
 
 /*  The same, moved along the rows. */
-__device__ inline uint64_t column(uint64_t desc, int rows, int d) { return desc + (d / 64 * rows * ROW + d % 64 * 2) / 16; }
+__device__ inline uint64_t column(uint64_t desc, int rows, int d) { return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2); }
 
 __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h, int b)
 {
@@ -198,19 +198,19 @@ template <int n, int k> __device__ inline void add_product(float (&c)[n][4], con
     ignis_ptx_wgmma_fence();
 #pragma unroll
     for (int i = 0; i < k; i++)
-        ignis_ptx_wgmma<1, 1>(c, a[i], b + i * STEP);
+        ignis_ptx_wgmma<1, 1>(c, a[i], ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
 
 /*  C = A B over all keys, for A and B across rows. */
-template <int n> __device__ inline void product_of_columns(float (&c)[n][4], uint64_t a, uint64_t b)
+template <int n> __device__ inline void product_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
 {
     ignis_wgmma_hold(c);
     ignis_ptx_wgmma_fence();
     ignis_ptx_wgmma<0, 1, 1>(c, a, b);
 #pragma unroll
     for (int i = 1; i < KEYS / 16; i++)
-        ignis_ptx_wgmma<1, 1, 1>(c, a + i * STEP, b + i * STEP);
+        ignis_ptx_wgmma<1, 1, 1>(c, ignis_wgmma_ahead(a, i * STEP), ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
 
@@ -221,11 +221,11 @@ template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint6
     ignis_ptx_wgmma_fence();
 #pragma unroll
     for (int i = 0; i < QUERIES / 16; i++)
-        ignis_ptx_wgmma<1, 0, 1>(c, a + i * 2, b + i * STEP);
+        ignis_ptx_wgmma<1, 0, 1>(c, ignis_wgmma_ahead(a, i * 32), ignis_wgmma_ahead(b, i * STEP));
     ignis_ptx_wgmma_commit();
 }
 
-/*  P of a group's keys and queries, from scores; x is the first query of the lane. */
+/*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. */
 template <bool masked, int n>
 __device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, const Attention &p, int key, int query)
 {
@@ -280,7 +280,7 @@ template <int k> __device__ inline void store_operands(uint32_t tile, int rows, 
 
 /*  One thread loads keys and values, then tile after tile of q and grad_out. */
 __device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k, const ignis_tensor_map *v,
-                                const ignis_tensor_map *grad_out, const Attention &p, const Scratch &s, const Walk &walk)
+                                const ignis_tensor_map *grad_out, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES);
@@ -331,7 +331,7 @@ __device__ inline void end_turn(uint32_t *turns, unsigned turn)
 
 /*  Two warps add to grad_q, alternate steps, so that one adds while the other waits until it is done. In a step, each group has half
     of the buffer. */
-__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const Scratch &s, const Walk &walk)
+__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t from = base + ADD_AT + me * ADD_BYTES;
@@ -372,7 +372,7 @@ __device__ inline void add_steps(uint32_t base, int me, const Attention &p, cons
 }
 
 /*  For wide heads a warp adds what its group has, one slab after the other. */
-__device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const Scratch &s, const Walk &walk)
+__device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t from = base + ADD_AT + w * ADD_BYTES;
@@ -400,7 +400,7 @@ __device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const
 }
 
 /*  One thread watches whose turn it is, ahead of those who add. */
-__device__ inline void watch_turns(uint32_t base, const Attention &p, const Scratch &s, const Walk &walk)
+__device__ inline void watch_turns(uint32_t base, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     unsigned i = 0;
     for (int g = 0; g < walk.group; g++)
@@ -421,7 +421,7 @@ template <bool masked> struct Mask {
 };
 
 /*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. */
-template <typename Step> __device__ inline void walk_tiles(const Walk &walk, Step step)
+template <typename Step> __device__ inline void walk_tiles(const block_walk &walk, Step step)
 {
     for (int g = 0; g < walk.group; g++) {
         int i = 0;
@@ -475,8 +475,9 @@ template <int n> __device__ inline void store_gradients(uint32_t tile, int row, 
 
 #if IGNIS_HEAD_DIM <= 128
 
-/*  A group with all columns of 64 keys. */
-template <int own_chunks> __device__ inline void compute_rows(char *shared, uint32_t base, int w, const Attention &p, const Walk &walk)
+/*  A group with all columns of 64 keys, and of grad_q so many chunks of columns. */
+template <int own_chunks>
+__device__ inline void compute_rows(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
     constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else a slab of the columns */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
@@ -502,12 +503,12 @@ template <int own_chunks> __device__ inline void compute_rows(char *shared, uint
         float x[QUERIES / 8][4], y[QUERIES / 8][4];
         uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
         const uint32_t scores = base + S_AT + buffer * S_BYTES;
-        const int of_stage = stage * (Q_BYTES / 16);
+        const uint32_t of_stage = stage * Q_BYTES;
 
         ignis_mbarrier_wait(bar(FULL_Q + stage), parity);
-        product_of_rows(x, k_rows, KEYS, q_rows + of_stage, QUERIES);
+        product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, of_stage), QUERIES);
         ignis_mbarrier_wait(bar(FULL_OUT + stage), parity);
-        product_of_rows(y, v_rows, KEYS, out_rows + of_stage, QUERIES);
+        product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, of_stage), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         probabilities<masked.value>(x, (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2, scale, p, key,
@@ -519,18 +520,18 @@ template <int own_chunks> __device__ inline void compute_rows(char *shared, uint
         round_results(gradients, y);
         store_operands(scores, KEYS, row, 0, gradients);
 
-        add_product(grad_v, weights, out_columns + of_stage);
+        add_product(grad_v, weights, ignis_wgmma_ahead(out_columns, of_stage));
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(BOTH_GROUPS, 256);
         float z[own_chunks][4];
         const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);
-        product_of_columns(z, score_columns, k_columns);
+        product_of_keys(z, score_columns, k_columns);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         ignis_wgmma_hold(weights);
         if (lane == 0)
             ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + stage));
-        add_product(grad_k, gradients, q_columns + of_stage);
+        add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
         hand_over<0, own_chunks>(shared + ADD_AT + buffer * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
@@ -550,7 +551,7 @@ template <int own_chunks> __device__ inline void compute_rows(char *shared, uint
     store_gradients(base + V_AT, row, 0, grad_v, 1);
 }
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const Walk &walk)
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
     if constexpr (D == 64 || D == 128)
         compute_rows<8>(shared, base, w, p, walk);
@@ -559,12 +560,14 @@ __device__ inline void compute(char *shared, uint32_t base, int w, const Attenti
     else
         compute_rows<CHUNKS - 8>(shared, base, 1, p, walk);
 }
+
 #else
 
 /*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. */
-template <int w> __device__ inline void compute_columns(char *shared, uint32_t base, const Attention &p, const Walk &walk)
+template <int w> __device__ inline void compute_columns(char *shared, uint32_t base, const Attention &p, const block_walk &walk)
 {
-    constexpr int columns = w == 0 ? 128 : D - 128, own = QUERIES / 2;
+    constexpr int columns = w == 0 ? 128 : D - 128, slab = columns < 64 ? columns / 8 : 8 /* chunks of the first one */;
+    constexpr int own = QUERIES / 2;
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, query = w * own + lane % 4 * 2;
     const int key = walk.block * KEYS + 16 * warp + lane / 4;
@@ -592,9 +595,9 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
         const int stage = i % Q_STAGES, out_stage = i % OUT_STAGES;
 
         ignis_mbarrier_wait(bar(FULL_Q + stage), i / Q_STAGES % 2);
-        product_of_rows(x, k_rows, KEYS, q_rows + stage * (Q_BYTES / 16), QUERIES);
+        product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, stage * Q_BYTES), QUERIES);
         ignis_mbarrier_wait(bar(FULL_OUT + out_stage), i / OUT_STAGES % 2);
-        product_of_rows(y, v_rows, KEYS, out_rows + out_stage * (Q_BYTES / 16), QUERIES);
+        product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, out_stage * Q_BYTES), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         probabilities<masked.value>(x, (const float *)(shared + LSE_AT) + stage * QUERIES + query, scale, p, key, tile * QUERIES + query);
@@ -608,19 +611,19 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(BOTH_GROUPS, 256);
 
-        add_tile_product(grad_v, along_rows(weights), out_columns + out_stage * (Q_BYTES / 16));
+        add_tile_product(grad_v, along_rows(weights), ignis_wgmma_ahead(out_columns, out_stage * Q_BYTES));
         float z[columns / 8][4];
-        product_of_columns(z, across_rows(scores, KEYS), k_columns);
+        product_of_keys(z, across_rows(scores, KEYS), k_columns);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         if (lane == 0)
             ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + out_stage));
-        add_tile_product(grad_k, along_rows(scores), q_columns + stage * (Q_BYTES / 16));
+        add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
-        hand_over < 0, columns<64 ? columns / 8 : 8>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+        hand_over<0, slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
         if constexpr (columns > 64)
-            hand_over<8, columns / 8 - 8>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+            hand_over<slab, columns / 8 - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         if (lane == 0)
@@ -633,13 +636,14 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
     store_gradients(base + V_AT, 16 * warp, 16 * w, grad_v, 1);
 }
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const Walk &walk)
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
     if (w == 0)
         compute_columns<0>(shared, base, p, walk);
     else
         compute_columns<1>(shared, base, p, walk);
 }
+
 #endif
 
 /*  grid = ceil(sk / KEYS) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
@@ -647,7 +651,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
                         const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
                         const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
-                        const Scratch s)
+                        const backward_scratch s)
 {
     extern __shared__ __align__(1024) char shared[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
@@ -672,7 +676,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         ignis_ptx_prefetch_tensormap(&grad_out);
     }
     __syncthreads();
-    const Walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));
+    const block_walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));
 
     if (group == 0) {
         ignis_ptx_setmaxnreg_dec<24>(); /* 128 * 24 + 256 * 240 registers are what the launch got: 384 * 168 */
@@ -705,7 +709,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
 /*  A tile of grad_q, scaled and rounded; it passes through shared memory, so that rows are written in pieces of 16 bytes.
     grid = tiles * heads * batches, blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, Scratch s)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
 {
     constexpr int STRIDE = D * 2 + 16;
     __shared__ __align__(16) char rows[QUERIES * STRIDE];

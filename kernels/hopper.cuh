@@ -78,7 +78,7 @@ __device__ inline void ignis_ptx_bar_arrive(uint32_t id, uint32_t threads)
 }
 
 /*  How many registers each thread of this warpgroup may have from here on: a multiple of 8, from 24 to 240. In all, no more than the launch
-    got; a kernel without launch bounds keeps what it has. */
+    got; a kernel without __launch_bounds__(threads, 1) keeps what it has. */
 template <int registers> __device__ inline void ignis_ptx_setmaxnreg_inc()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));

@@ -66,6 +66,8 @@ __attribute__((weak)) void __tsan_destroy_fiber(void *fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void *address);
 __attribute__((weak)) void __tsan_release(void *address);
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line); /* and reads */
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t size);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address, size_t size);
@@ -215,6 +217,7 @@ typedef struct worker {
     barrier barriers[MAX_BARRIERS];
     struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.h */
     uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
+    unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */
     unsigned stalls;                          /* how often nobody could since */
 
     char *dynamic_shared;
@@ -402,6 +405,23 @@ static void say_place(sim_text *t, sim_place at)
         say(t, " at %s:%d", at.file, at.line);
 }
 
+/* Between these the thread sanitizer sees no accesses: they are not the kernel's. No other thread runs meanwhile. */
+static void begin_quiet(worker *w)
+{
+    if (!AnnotateIgnoreWritesBegin)
+        return;
+    w->quiet++;
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+static void end_quiet(worker *w)
+{
+    if (!AnnotateIgnoreWritesEnd)
+        return;
+    w->quiet--;
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+}
+
 /* Gives the block up; the launch ends with `code`. `sentence` NULL: w->text is already written. */
 [[noreturn]] static void give_up(worker *w, int code, const char *sentence, sim_place at)
 {
@@ -412,6 +432,8 @@ static void say_place(sim_text *t, sim_place at)
         say_place(&t, at);
     }
     w->failure = code;
+    while (w->quiet)
+        end_quiet(w);
     if (__tsan_release)
         __tsan_release(&w->end_fence);
     switch_to(w, NULL, true);

@@ -99,6 +99,13 @@ typedef struct async {
     unsigned short_count;
 } async;
 
+/* The functions below that the shim or the executor call begin with this. */
+struct quietly {
+    worker *w;
+    quietly(worker *of) : w(of) { begin_quiet(w); }
+    ~quietly() { end_quiet(w); }
+};
+
 static size_t shared_offset(const worker *w, const void *p) { return (size_t)((const char *)p - (const char *)w->block.dynamic_shared); }
 
 static bool in_shared(const worker *w, const void *p, size_t bytes)
@@ -147,6 +154,7 @@ static void *take_memory(size_t size)
 /* A block begins, of a kernel with these launch bounds. */
 static async *async_begin(worker *w, unsigned max_threads)
 {
+    quietly no_accesses(w);
     wgmma_sums **unused;
     if (!w->async_memory)
         w->async_memory = (async *)take_memory(sizeof(async));
@@ -198,6 +206,7 @@ static void async_destroy(async *a)
 static void runtime_wrote_shared(const void *p, unsigned bytes)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     async *a = w->async;
     unsigned t = w->current;
     if (!in_shared(w, p, bytes))
@@ -222,6 +231,7 @@ static void runtime_wrote_shared(const void *p, unsigned bytes)
 static void runtime_fence_async(void)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     async *a = w->async;
     unsigned t = w->current;
     for (unsigned i = 0; i < a->written_count[t]; i++)
@@ -284,8 +294,6 @@ static void mbarrier_settle(worker *w, mbarrier *b)
         return;
     b->pending = b->arrivals;
     b->phase++;
-    if (__tsan_release)
-        __tsan_release(b);
     for (unsigned i = 0; i < a->waiting_count;) {
         unsigned t = a->waiting[i];
         if (w->threads[t].barrier == b) {
@@ -299,6 +307,7 @@ static void mbarrier_settle(worker *w, mbarrier *b)
 static void runtime_mbarrier_init(void *p, unsigned arrivals, sim_place at)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     mbarrier *b = (mbarrier *)p;
     if ((uintptr_t)p % sizeof *b)
         give_up(w, SIM_MISALIGNED_ADDRESS, "an mbarrier is not aligned to 8 bytes", at);
@@ -313,6 +322,7 @@ static void runtime_mbarrier_init(void *p, unsigned arrivals, sim_place at)
 /* The bytes of loads that count at one mbarrier (NULL: at all where a thread waits) get to where they belong. */
 static bool deliver_loads(worker *w, const mbarrier *only)
 {
+    quietly no_accesses(w);
     async *a = w->async;
     bool any = false;
     for (bulk_load **p = &a->loads; *p;) {
@@ -623,6 +633,7 @@ static bool same_product(const sim_wgmma *x, const sim_wgmma *y)
 static void issue_product(void *const *records, unsigned lanes)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     async *a = w->async;
     sim_wgmma *const *all = (sim_wgmma *const *)records;
     unsigned self = w->current / SIM_WARP;
@@ -661,6 +672,7 @@ static void issue_product(void *const *records, unsigned lanes)
 static void finish_products(void *const *records, unsigned lanes)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     async *a = w->async;
     unsigned self = w->current / SIM_WARP, pending = *(const unsigned *)records[0];
     if (lanes != ~0u)
@@ -753,6 +765,7 @@ static void end_load(worker *w, bulk_load *l)
 static void runtime_bulk_load(void *to, const void *from, unsigned bytes, void *counter, sim_place at)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     if ((uintptr_t)from % 16 || bytes % 16)
         give_up(w, SIM_MISALIGNED_ADDRESS, "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
     bulk_load *l = begin_load(w, (char *)to, bytes, 16, counter, at);
@@ -763,6 +776,7 @@ static void runtime_bulk_load(void *to, const void *from, unsigned bytes, void *
 static void runtime_tensor_load(void *to, const void *map, sim_coordinates where, int rank, void *counter, sim_place at)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     const sim_tensor_map *m = tensor_map_at(w, map, rank, at);
     bulk_load *l = begin_load(w, (char *)to, tile_bytes(m), swizzle_period(m->swizzle), counter, at);
     move_tile(m, &where, l->data, TILE_LOAD);
@@ -833,6 +847,7 @@ static void end_store(worker *w, bulk_store *s)
 static void runtime_bulk_store(void *to, void *from, unsigned bytes, int adds, sim_place at)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     if ((uintptr_t)to % 16 || bytes % 16)
         give_up(w, SIM_MISALIGNED_ADDRESS, "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
     bulk_store *s = begin_store(w, (const char *)from, bytes, 16, adds, at);
@@ -843,6 +858,7 @@ static void runtime_bulk_store(void *to, void *from, unsigned bytes, int adds, s
 static void runtime_tensor_store(const void *map, sim_coordinates where, int rank, void *from, int adds, sim_place at)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     const sim_tensor_map *m = tensor_map_at(w, map, rank, at);
     if (adds && m->type != TENSOR_F16 && m->type != TENSOR_F32 && m->type != TENSOR_BF16)
         give_up(w, SIM_LAUNCH_FAILED, "the simulator adds tiles of f16, bf16 and f32", at);
@@ -861,6 +877,7 @@ static void runtime_bulk_commit(void)
 static void runtime_bulk_wait(unsigned pending, int read_only)
 {
     worker *w = this_worker;
+    quietly no_accesses(w);
     async *a = w->async;
     for (bulk_store **p = &a->stores; *p;) {
         bool finished = (*p)->thread == w->current && (*p)->group + pending < a->store_groups[w->current];
@@ -880,6 +897,7 @@ static void runtime_bulk_wait(unsigned pending, int read_only)
 /* A thread is through: what it started must be. Stores that only have to get to global memory do so now. */
 static void async_thread_exits(worker *w)
 {
+    quietly no_accesses(w);
     async *a = w->async;
     for (const wgmma_product *p = a->products; p; p = p->next)
         if (p->warp == w->current / SIM_WARP)

@@ -59,7 +59,7 @@ static void operands_free(operands *o)
 }
 
 /*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about tiles and splits. */
-static bool run(const scenario *s, const operands *o, ignis_dtype dtype, int processors)
+static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processors)
 {
     ignis__product product;
     ignis__epilogue epilogue;
@@ -80,7 +80,7 @@ static bool run(const scenario *s, const operands *o, ignis_dtype dtype, int pro
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
-    (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
+    s->row_sums = ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue); /* some kernels leave them to the caller */
     op.work.device->info.multiprocessors = before;
     return ignis__op_leave(&op) == IGNIS_OK;
 }
@@ -185,7 +185,8 @@ static void own_setup(ignis_desc *desc)
 
 TEST(every_type_and_transposition)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 70, 3}, {67, 1, 31}, {65, 129, 33}, {131, 67, 97}, {128, 64, 64}, {136, 72, 40}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 70, 3},    {67, 1, 31},   {65, 129, 33},
+                                       {131, 67, 97}, {128, 64, 64}, {136, 72, 40}, {200, 328, 136}};
     int d, i, way;
     SETUP_OWN();
     for (d = 0; d < 4; d++)
@@ -225,6 +226,10 @@ TEST(batches_and_a_shared_matrix)
             scenario s = plain(33, 17, 24);
             s.batch = way / 4 ? -3 : 3, s.transpose_a = way % 2, s.transpose_b = way / 2 % 2;
             check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            if (d >= 2) { /* large enough for wgmma */
+                s.m = 72, s.n = 80;
+                check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            }
         }
 }
 
@@ -254,6 +259,10 @@ TEST(a_long_sum_is_split)
             s.bias = s.residual = s.row_sums = s.column_sums = way >= 2;
             s.batch = way == 1 ? 2 : 0;
             check(s, float_dtypes[d], MANY);
+            if (d >= 2 && way < 3) {
+                s.m = 72, s.n = 136, s.k = 1096;
+                check(s, float_dtypes[d], MANY);
+            }
         }
 }
 
@@ -279,6 +288,7 @@ TEST(what_is_done_to_a_product)
     check_epilogues(77, 48, 40, MANY);
     check_epilogues(35, 131, 24, FEW);
     check_epilogues(9, 21, 1100, MANY);
+    check_epilogues(136, 200, 72, MANY);
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
@@ -343,6 +353,38 @@ TEST(the_same_bits_every_time)
             }
             operands_free(&o);
         }
+}
+
+/*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be. */
+static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
+{
+    static ignis__device device;
+    ignis__gemm p;
+    ignis__op op;
+    memset(&op, 0, sizeof op), memset(&p, 0, sizeof p);
+    device = ignis__devices[0];
+    device.info.multiprocessors = processors;
+    op.work.device = &device;
+    p.m = m, p.n = n, p.k = k, p.batch = 1;
+    p.packed_a = k % 8 == 0, p.packed_b = n % 8 == 0;
+    return ignis__gemm_choose(&op, dtype, &p);
+}
+
+TEST(the_kernel_follows_device_type_and_size)
+{
+    ignis_device_info info;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
+    CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
+    CHECK_INT(chosen(IGNIS_BF16, 128, 33, 63, 1).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_MMA);
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM_SMALL : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    if (info.compute_major == 9) {
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
+        CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+    }
 }
 
 TEST(nothing_of_cublaslt_is_loaded)

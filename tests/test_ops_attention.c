@@ -656,21 +656,100 @@ TEST(sdpa_by_wgmma_of_large_scores)
     }
 }
 
+/*  Two tiles of keys and more, whole ones and parts; sections of heads that go up and down; a size of heads for each way to share the
+    columns among the groups of warps. */
+TEST(sdpa_backward_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+    } backward[] = {
+        {{2, 8, 2, 64, 130, 260, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 4, 1, 64, 400, 150, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{0, 2, 2, 64, 300, 1, IGNIS_MASK_NONE}, IGNIS_F16},      {{2, 2, 1, 72, 65, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 2, 1, 112, 129, 200, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 300, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 2, 1, 128, 300, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 8, 2, 128, 77, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 2, 1, 136, 100, 150, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 2, 2, 192, 130, 77, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 4, 2, 256, 70, 133, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 1, 1, 256, 200, 70, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(backward); i++)
+        check_case(&backward[i].c, backward[i].dtype);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+/*  All three gradients come from one kernel; who needs one of them gets that one. */
+TEST(sdpa_backward_by_wgmma_of_one_tensor)
+{
+    static const attention_case c = {0, 2, 1, 64, 40, 70, IGNIS_MASK_CAUSAL};
+    ignis_sdpa_desc desc = sdpa_desc_of(&c);
+    double *all[3], *one;
+    int which, i;
+    SETUP_WGMMA();
+    for (which = -1; which < 3; which++) { /* all first */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor in[3], out;
+        for (i = 0; i < 3; i++)
+            in[i] = tensor_noise(rows_shape(&c, i ? c.sk : c.sq, i ? 1 : 2), IGNIS_BF16, (uint64_t)(5 + i), which < 0 || i == which);
+        out = ignis_sdpa(in[0], in[1], in[2], &desc);
+        CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+        for (i = 0; i < 3; i++)
+            CHECK((ignis_tensor_grad(in[i]).id != 0) == (which < 0 || i == which));
+        if (which < 0) {
+            for (i = 0; i < 3; i++)
+                all[i] = array_values(ignis_tensor_grad(in[i]));
+        } else {
+            one = array_values(ignis_tensor_grad(in[which]));
+            CHECK(memcmp(one, all[which], (size_t)(which ? 70 * 64 : 40 * 128) * sizeof *one) == 0);
+            free(one);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (i = 0; i < 3; i++)
+        free(all[i]);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+static uint64_t hash_of(uint64_t hash, double *values, int64_t numel) /* and frees them */
+{
+    int64_t i;
+    for (i = 0; i < numel; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3u;
+    }
+    free(values);
+    return hash;
+}
+
+static uint64_t hash_of_gradients(uint64_t hash, const attention_case *c)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_tensor in[3], out;
+    int i;
+    for (i = 0; i < 3; i++)
+        in[i] = tensor_noise(i ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads), IGNIS_BF16, (uint64_t)(5 + i), true);
+    out = ignis_sdpa(in[0], in[1], in[2], &desc);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+    for (i = 0; i < 3; i++)
+        hash = hash_of(hash, array_values(ignis_tensor_grad(in[i])), numel_of(in[i]));
+    CHECK_OK(ignis_scope_end(scope));
+    return hash;
+}
+
 /*  The same bits each time, whatever the order in which blocks and warps run. */
 static uint64_t bits_by_wgmma(void)
 {
-    static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL}, {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL}};
+    static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 192, 130, 150, IGNIS_MASK_CAUSAL}};
     uint64_t hash = 1;
-    int64_t k;
     int i;
     for (i = 0; i < COUNT_OF(same); i++) {
-        double *got = forward_values(&same[i], IGNIS_BF16, 2, false);
-        for (k = 0; k < (int64_t)(same[i].batch ? same[i].batch : 1) * same[i].sq * same[i].heads * 64; k++) {
-            uint64_t bits;
-            memcpy(&bits, &got[k], sizeof bits);
-            hash = (hash ^ bits) * 0x100000001b3u;
-        }
-        free(got);
+        const attention_case *c = &same[i];
+        hash = hash_of(hash, forward_values(c, IGNIS_BF16, 2, false), (int64_t)(c->batch ? c->batch : 1) * c->sq * c->heads * c->head_dim);
+        hash = hash_of_gradients(hash, c);
     }
     return hash;
 }
@@ -705,6 +784,18 @@ TEST(sdpa_by_wgmma_has_the_same_bits_in_any_order)
     }
 }
 
+/*  Many turns at the same tiles, many times. */
+TEST(sdpa_backward_by_wgmma_repeats)
+{
+    static const attention_case c = {0, 2, 2, 128, 200, 900, IGNIS_MASK_CAUSAL};
+    uint64_t first;
+    int run;
+    SETUP_WGMMA();
+    first = hash_of_gradients(1, &c);
+    for (run = 0; run < (test_is_simulator() ? 2 : 100); run++)
+        CHECK(hash_of_gradients(1, &c) == first);
+}
+
 /*  A graph has the tensor maps and the counter of items that it was captured with. */
 TEST(sdpa_by_wgmma_in_a_graph)
 {
@@ -733,6 +824,41 @@ TEST(sdpa_by_wgmma_in_a_graph)
     CHECK_OK(ignis_graph_free(graph));
     let_go(out);
     let_go(x);
+}
+
+TEST(sdpa_backward_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, g;
+    ignis_graph graph;
+    ignis_scope scope;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, true);
+    g = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 2, false);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    first = array_values(ignis_tensor_grad(x));
+    CHECK_OK(ignis_graph_begin());
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    let_go(g);
 }
 
 /*  What they do not take goes to the other kernels, and the logger hears why. */
@@ -876,7 +1002,7 @@ TEST(sdpa_by_wgmma_unwinds_when_maps_fail)
 {
     SETUP_WGMMA();
     CHECK_OK(ignis_shutdown());
-    fail_everywhere("cuTensorMapEncodeTiled", IGNIS_ATTENTION_WGMMA, 5, 128);
+    fail_everywhere("cuTensorMapEncodeTiled", IGNIS_ATTENTION_WGMMA, 40, 128);
 }
 
 /* errors -------------------------------------------------------------------------------------------------------- */

@@ -388,6 +388,7 @@ TEST(each_product_fails_once)
     ignis_desc desc = test_desc(NULL);
     int count;
     NEEDS_NO_MEMCHECK();
+    desc.matmul = IGNIS_MATMUL_CUBLASLT;
     count = sweep_step(&desc, "cublasLtMatmul", 14 /* CUBLAS_STATUS_INTERNAL_ERROR */, NULL, false, false);
     printf("    %d calls of cuBLASLt\n", count);
     CHECK(count > 15);
