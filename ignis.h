@@ -12384,6 +12384,19 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
+/*  Lets the arrays go that an operation has made but for the first so many. Nobody has claimed them, or they stay. */
+static void ignis__op_unmake(ignis__op *op, int count)
+{
+    while (op->made_count > count) {
+        ignis__array *array = op->made[--op->made_count];
+        ignis_array handle;
+        handle.id = array->slot.handle;
+        if (array->ref_count == 0 && ignis__pool_live(array))
+            ignis__array_discard(op->work.call, &handle);
+        ignis__array_drop(op->work.call, array);
+    }
+}
+
 /*  Ends an operation. Arrays that it made and that nobody has claimed go; the failure status, or IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
@@ -12392,14 +12405,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_give(call, op->work.device, op->zeroed);
-    while (op->made_count > 0) {
-        ignis__array *array = op->made[--op->made_count];
-        ignis_array handle;
-        handle.id = array->slot.handle;
-        if (array->ref_count == 0 && ignis__pool_live(array))
-            ignis__array_discard(call, &handle);
-        ignis__array_drop(call, array);
-    }
+    ignis__op_unmake(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
@@ -13142,24 +13148,205 @@ static bool ignis__lt_there(const char *call)
     return found;
 }
 
+/* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
+
+#define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
+#define IGNIS__MEASURE_RUNS 4   /* in a round */
+
+typedef struct ignis__measured {
+    uint64_t key;
+    bool own;
+    struct ignis__measured *next;
+} ignis__measured;
+
+static struct {
+    ignis__mutex lock; /* who measures holds it: two at a time would disturb each other */
+    bool is_read;
+    ignis__measured *first;
+} ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
+
+static ignis__measured *ignis__measured_find(uint64_t key)
+{
+    ignis__measured *found = ignis__measurements.first;
+    while (found && found->key != key)
+        found = found->next;
+    return found;
+}
+
+/*  Remembers one; the first of several stays. Without memory it is not remembered. */
+static void ignis__measured_add(uint64_t key, bool own)
+{
+    ignis__measured *added = ignis__measured_find(key) ? NULL : (ignis__measured *)ignis__alloc(sizeof *added);
+    if (!added)
+        return;
+    added->key = key;
+    added->own = own;
+    added->next = ignis__measurements.first;
+    ignis__measurements.first = added;
+}
+
+static bool ignis__measured_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/products.txt", ignis__kernels_state.cache_dir);
+    return ignis__kernels_state.cache_dir[0] != 0;
+}
+
+/*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
+IGNIS__COLD static void ignis__measured_read(void)
+{
+    char path[1024], *text, *line;
+    size_t size = 0;
+    if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
+        return;
+    ignis__measurements.is_read = true;
+    text = (char *)ignis__file_read(path, &size);
+    for (line = text; line && line < text + size; line++) {
+        char *end = (char *)memchr(line, '\n', (size_t)(text + size - line)), *word;
+        unsigned long long key;
+        if (!end)
+            break;
+        *end = 0;
+        key = strtoull(line, &word, 16);
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0))
+            ignis__measured_add(key, word[1] == 'o');
+        line = end;
+    }
+    ignis__free(text);
+}
+
+IGNIS__COLD static void ignis__measured_write(const char *line)
+{
+    char path[1024];
+    FILE *file;
+    bool ok;
+    if (!ignis__measured_path(path, sizeof path))
+        return;
+    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = fopen(path, "ab")) != NULL;
+    if (ok) {
+        ok = fwrite(line, strlen(line), 1, file) == 1; /* one write: lines of several processes stay whole */
+        ok = fclose(file) == 0 && ok;
+    }
+    if (!ok)
+        ignis__cache_warn("write", path);
+}
+
+/*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
+static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                    const ignis__epilogue *epilogue)
+{
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU};
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__product described = *product;
+    int parts[9], i;
+    uint64_t key;
+    parts[0] = epilogue->activation;
+    parts[1] = epilogue->gradient;
+    parts[2] = epilogue->bias != NULL;
+    parts[3] = epilogue->pre != NULL;
+    parts[4] = epilogue->residual != NULL;
+    parts[5] = epilogue->row_sums != NULL;
+    parts[6] = epilogue->column_sums != NULL;
+    parts[7] = ignis__allow_tf32;
+    parts[8] = info->multiprocessors;
+    described.alignment = ignis__alignment_of(ignis__op_read(op, a), ignis__op_read(op, b), ignis__op_write(op, out));
+    key = ignis__hash(IGNIS__HASH_START, &described, sizeof described);
+    key = ignis__hash(key, parts, sizeof parts);
+    key = ignis__hash(key, info->name, strlen(info->name));
+    key = ignis__hash(key, &ignis__libraries[IGNIS_LIBRARY_CUBLASLT].release, sizeof(uint64_t));
+    for (i = 0; i < IGNIS__COUNT(sources); i++)
+        key = ignis__hash(key, &ignis__sources[sources[i]].hash, sizeof(uint64_t));
+    return key;
+}
+
+/*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
+static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                  ignis__array *b, const ignis__epilogue *epilogue)
+{
+    int64_t best = -1, start;
+    int round, run, made = op->made_count;
+    bool row_sums;
+    for (round = 0; op->ok && round <= IGNIS__MEASURE_ROUNDS; round++) { /* the first one loads, and does not count */
+        start = ignis__monotonic_ns();
+        for (run = 0; run < (round ? IGNIS__MEASURE_RUNS : 1); run++) {
+            if (own)
+                ignis__gemm_run(op, product, out, a, b, epilogue);
+            else if (!ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+                return -1;
+            ignis__op_unmake(op, made);
+        }
+        op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuStreamSynchronize, (op->work.stream));
+        start = ignis__monotonic_ns() - start;
+        if (round && (best < 0 || start < best))
+            best = start;
+    }
+    return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
+}
+
+/*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
+static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                const ignis__epilogue *epilogue)
+{
+    uint64_t key;
+    int64_t own, other;
+    ignis__measured *found;
+    bool is_own = false;
+    char line[256];
+    if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
+        return false;
+    key = ignis__measured_key(op, product, out, a, b, epilogue);
+    ignis__mutex_lock(&ignis__measurements.lock);
+    ignis__measured_read();
+    found = ignis__measured_find(key);
+    if (found) {
+        is_own = found->own;
+    } else if (op->ok && !ignis__capture_on(op->work.device)) {
+        other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+        own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+        is_own = own >= 0 && (other < 0 || own < other);
+        snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
+                 (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
+                 ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
+                 (long long)product->batch);
+        if (op->ok) {
+            ignis__measured_add(key, is_own);
+            ignis__measured_write(line);
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
+        }
+    }
+    ignis__mutex_unlock(&ignis__measurements.lock);
+    return is_own;
+}
+
+static void ignis__measured_close(void)
+{
+    while (ignis__measurements.first) {
+        ignis__measured *next = ignis__measurements.first->next;
+        ignis__free(ignis__measurements.first);
+        ignis__measurements.first = next;
+    }
+    ignis__measurements.is_read = false;
+}
+
+/* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
+
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
 static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                               const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis_matmul_by by = ignis__matmul.by;
-    bool row_sums = false;
+    bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
     if (!op->ok || out->numel == 0)
         return false;
-    if (by == IGNIS_MATMUL_CUBLASLT || (by != IGNIS_MATMUL_OWN && ignis__lt_there(op->work.call))) {
-        if (ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
-            return row_sums;
-        if (by == IGNIS_MATMUL_CUBLASLT)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
-                                  ignis__dtypes[product->dtype].name, op->work.device->info.device);
-    }
+    if (by == IGNIS_MATMUL_AUTO || by == IGNIS_MATMUL_MEASURE)
+        own = !ignis__lt_there(op->work.call) || (by == IGNIS_MATMUL_MEASURE && ignis__measured_own(op, product, out, a, b, epilogue));
+    if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+        return row_sums;
+    if (by == IGNIS_MATMUL_CUBLASLT)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                              ignis__dtypes[product->dtype].name, op->work.device->info.device);
     return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
@@ -18320,6 +18507,9 @@ IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device_close(call, device);
     }
     ignis__images_close();
+#ifndef IGNIS_NO_TENSORS
+    ignis__measured_close();
+#endif
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__give_back_lent();
     status = ignis__this_thread.record.status;

@@ -3165,6 +3165,7 @@ typedef struct ignis__wire {
     char path[IGNIS__PATH_MAX]; /* of what clients connect to */
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
+    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -3200,7 +3201,7 @@ typedef struct ignis__wire_kind {
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
     bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
-    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
     int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
     bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
@@ -3838,8 +3839,9 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
         bool again = false;
         if (!wire)
             return NULL;
-        if (kind->connect(trouble, wire, attempt, &again) &&
-            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) && ignis__wire_room(trouble, wire, capacity))
+        wire->attempt = attempt;
+        if (kind->connect(trouble, wire, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+            ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
         if (!again)
@@ -4051,10 +4053,9 @@ static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *liste
     return true;
 }
 
-static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     int error;
-    (void)attempt;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
     *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
     if (wire->in < 0)
@@ -4136,11 +4137,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     struct stat info, now;
-    (void)attempt;
     wire->out = ignis__pipe_open(paths.up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
@@ -4283,10 +4283,9 @@ static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener
     return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     struct stat info, now;
-    (void)attempt;
     wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
@@ -4434,11 +4433,10 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
@@ -6130,9 +6128,10 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         bool alone = desc->channel.id == 0;
         if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
             return false;
-    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why))
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
                              reason);
+    }
     out->kind = choice.kind;
     if (desc->token)
         memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
@@ -7605,13 +7604,14 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->local_rank = said.local_rank;
             ignis__job_name(i, place);
             found = i;
-        } else if (said.rank != place->rank || said.size != place->size)
+        } else if (said.rank != place->rank || said.size != place->size) {
             return ignis__refuse(
                 IGNIS_DIAG_COMM_ENVIRONMENT, call,
                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
                 "IGNIS_COMM_LAUNCHER=%s or %s",
                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
                 ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+        }
     }
     if (!known || (wanted && found < 0))
         return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
@@ -7952,10 +7952,10 @@ static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener
     return true;
 }
 
-static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
     return wire->in >= 0;
 }
 
@@ -9337,9 +9337,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null, and reported: out of memory. */
-static ignis__comm_program *ignis__comm_program_claim(const char *call, const ignis__device *device, int ranks, int dtype, int op,
-                                                      bool delay, bool *ours)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
 {
     ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
     bool loading = false;
@@ -9352,7 +9351,7 @@ static ignis__comm_program *ignis__comm_program_claim(const char *call, const ig
             if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
                 break;
         loading = program && !program->loaded;
-        if (!program && (program = (ignis__comm_program *)ignis__alloc_for(call, sizeof *program)) != NULL) {
+        if (!program && (program = (ignis__comm_program *)ignis__alloc(sizeof *program)) != NULL) {
             *ours = true;
             program->ranks = ranks;
             program->dtype = dtype;
@@ -9372,7 +9371,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
-    ignis__comm_program *program = ignis__comm_program_claim(call, device, ranks, dtype, op, delay, &ours);
+    ignis__comm_program *program = ignis__comm_program_claim(device, ranks, dtype, op, delay, &ours);
+    if (!program)
+        ignis__fail_host_memory(call, sizeof *program);
     if (!ours)
         return program;
     loaded = ignis__comm_program_load(call, device, program);
@@ -11714,55 +11715,59 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
     return i;
 }
 
-/*  Whether a tensor can be the next parameter. With the lock of those that are being made. */
+/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
-    const ignis__parallel_state *other = ignis__parallels_starting.first;
     int before = ignis__parallel_find(parallel, tensor);
-    bool taken;
-    while (other && ignis__parallel_find(other, tensor) < 0)
-        other = other->next_starting;
-    ignis__mutex_lock(&tensor->slot.lock);
-    taken = tensor->group != NULL || other;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    if (!standing.leaf || !standing.requires_grad || taken)
+    if (!standing.leaf || !standing.requires_grad)
         return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
                              ignis__shape_write(&tensor->shape).text,
-                             taken           ? "is trained data-parallel already"
-                             : standing.leaf ? "requires no gradient"
-                                             : "is the result of an operation");
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
                              parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    if (before >= 0)
-        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                             ignis__shape_write(&tensor->shape).text, before);
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                                       ignis__shape_write(&tensor->shape).text, before);
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
     return true;
 }
 
-/*  Holds the parameters; of several ranks, nobody else takes them from here on. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count, bool alone)
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
-    ignis__tensor *refused = NULL;
-    bool ok = true;
+    const ignis__parallel_state *other;
+    int i, taken = -1;
     ignis__mutex_lock(&ignis__parallels_starting.lock);
-    while (ok && parallel->count < count) {
-        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
-        ok = tensor && ignis__parallel_check(call, parallel, tensor);
-        if (ok)
-            parallel->parameters[parallel->count++] = tensor;
-        else
-            refused = tensor;
+    for (i = 0; i < parallel->count && taken < 0; i++) {
+        ignis__tensor *tensor = parallel->parameters[i];
+        ignis__mutex_lock(&tensor->slot.lock);
+        taken = tensor->group ? i : -1;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        for (other = alone ? NULL : ignis__parallels_starting.first; other && taken < 0; other = other->next_starting)
+            taken = ignis__parallel_find(other, tensor) < 0 ? -1 : i;
     }
-    if (ok && !alone) {
+    if (taken < 0 && !alone) {
         parallel->next_starting = ignis__parallels_starting.first;
         ignis__parallels_starting.first = parallel;
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
-    if (refused)
-        ignis__tensor_drop(call, refused);
-    return ok;
+    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
@@ -11883,7 +11888,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count, alone) &&
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }

@@ -31,7 +31,8 @@ static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM >= 64 && HEAD_DIM <= 256, "sizes of 
 constexpr bool WIDE = D > 128;
 constexpr int KEYS = WIDE ? 64 : 128, QUERIES = D == 64 ? 128 : 64;
 constexpr int CHUNKS = D / 8;
-constexpr int TURNS = WIDE ? 2 : 1; /* words for a tile of grad_q: each group's columns have their own */
+constexpr bool SAME_CODE = D == 64 || D == 128; /* of both groups; else each has its own, with its share of the columns as constants */
+constexpr int TURNS = WIDE ? 2 : 1;             /* words for a tile of grad_q: each group's columns have their own */
 
 /*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
 struct backward_scratch {
@@ -226,21 +227,25 @@ template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint6
 }
 
 /*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. */
-template <bool masked, int n>
-__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, const Attention &p, int key, int query)
+template <int n, typename Flag>
+__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, Flag masked, const Attention &p, int key, int query)
 {
 #pragma unroll
     for (int j = 0; j < n; j++) {
         const float2 its = *(const float2 *)(lse + 8 * j);
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
+        for (int e = 0; e < 4; e++)
             x[j][e] = ignis_ptx_ex2_ftz(fmaf(x[j][e], scale, e % 2 ? -its.y : -its.x));
-            if (masked) {
+    }
+    if (masked) {
+#pragma unroll
+        for (int j = 0; j < n; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
                 const int its_key = key + 8 * (e / 2);
                 if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
                     x[j][e] = 0;
             }
-        }
     }
 }
 
@@ -417,15 +422,20 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const back
 /* >>backward ---------------------------------------------------------------------------------------------------- */
 
 template <bool masked> struct Mask {
-    static constexpr bool value = masked;
+    __device__ constexpr operator bool() const { return masked; }
 };
 
-/*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. */
+/*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. Two loops, so that most tiles are without a
+    question, or one that asks, where that makes four copies of step two. */
 template <typename Step> __device__ inline void walk_tiles(const block_walk &walk, Step step)
 {
     for (int g = 0; g < walk.group; g++) {
         int i = 0;
-        if constexpr (CAUSAL) {
+        if constexpr (!SAME_CODE) {
+#pragma unroll 1
+            for (; i < walk.steps(); i++)
+                step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, walk.tile(i));
+        } else if constexpr (CAUSAL) {
 #pragma unroll 1
             for (int pass = 0; pass < 2; pass++)
                 if (pass == walk.down) { /* the masked ones come first, or last when going down */
@@ -475,11 +485,11 @@ template <int n> __device__ inline void store_gradients(uint32_t tile, int row, 
 
 #if IGNIS_HEAD_DIM <= 128
 
-/*  A group with all columns of 64 keys, and of grad_q so many chunks of columns. */
+/*  A group with all columns of 64 keys. Of grad_q it has so many chunks of columns. */
 template <int own_chunks>
-__device__ inline void compute_rows(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
-    constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else a slab of the columns */
+    constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else one of two slabs of columns */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = 64 * w + 16 * warp;
     const int key = walk.block * KEYS + row + lane / 4;
@@ -511,8 +521,8 @@ __device__ inline void compute_rows(char *shared, uint32_t base, int w, const At
         product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, of_stage), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
-        probabilities<masked.value>(x, (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2, scale, p, key,
-                                    tile * QUERIES + lane % 4 * 2);
+        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2, scale, masked, p, key,
+                      tile * QUERIES + lane % 4 * 2);
         round_results(weights, x);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(y);
@@ -551,30 +561,20 @@ __device__ inline void compute_rows(char *shared, uint32_t base, int w, const At
     store_gradients(base + V_AT, row, 0, grad_v, 1);
 }
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
-{
-    if constexpr (D == 64 || D == 128)
-        compute_rows<8>(shared, base, w, p, walk);
-    else if (w == 0)
-        compute_rows<8>(shared, base, 0, p, walk);
-    else
-        compute_rows<CHUNKS - 8>(shared, base, 1, p, walk);
-}
-
 #else
 
 /*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. */
-template <int w> __device__ inline void compute_columns(char *shared, uint32_t base, const Attention &p, const block_walk &walk)
+template <int own_chunks>
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
-    constexpr int columns = w == 0 ? 128 : D - 128, slab = columns < 64 ? columns / 8 : 8 /* chunks of the first one */;
-    constexpr int own = QUERIES / 2;
+    constexpr int slab = own_chunks < 8 ? own_chunks : 8, own = QUERIES / 2; /* chunks of the first slab; queries */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, query = w * own + lane % 4 * 2;
     const int key = walk.block * KEYS + 16 * warp + lane / 4;
     const float scale = (float)p.scale * LOG2_E;
-    float grad_k[columns / 8][4], grad_v[columns / 8][4];
+    float grad_k[own_chunks][4], grad_v[own_chunks][4];
 #pragma unroll
-    for (int j = 0; j < columns / 8; j++)
+    for (int j = 0; j < own_chunks; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             grad_k[j][e] = grad_v[j][e] = 0;
@@ -600,7 +600,7 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
         product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, out_stage * Q_BYTES), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
-        probabilities<masked.value>(x, (const float *)(shared + LSE_AT) + stage * QUERIES + query, scale, p, key, tile * QUERIES + query);
+        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + query, scale, masked, p, key, tile * QUERIES + query);
         round_results(operands, x);
         store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_wgmma_wait<0>();
@@ -612,7 +612,7 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
         ignis_ptx_bar_sync(BOTH_GROUPS, 256);
 
         add_tile_product(grad_v, along_rows(weights), ignis_wgmma_ahead(out_columns, out_stage * Q_BYTES));
-        float z[columns / 8][4];
+        float z[own_chunks][4];
         product_of_keys(z, across_rows(scores, KEYS), k_columns);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
@@ -622,8 +622,8 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
         hand_over<0, slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
-        if constexpr (columns > 64)
-            hand_over<slab, columns / 8 - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+        if constexpr (own_chunks > slab)
+            hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         if (lane == 0)
@@ -636,15 +636,18 @@ template <int w> __device__ inline void compute_columns(char *shared, uint32_t b
     store_gradients(base + V_AT, 16 * warp, 16 * w, grad_v, 1);
 }
 
+#endif
+
 __device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
 {
-    if (w == 0)
-        compute_columns<0>(shared, base, p, walk);
+    constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;
+    if constexpr (SAME_CODE)
+        compute_group<first>(shared, base, w, p, walk);
+    else if (w == 0)
+        compute_group<first>(shared, base, 0, p, walk);
     else
-        compute_columns<1>(shared, base, p, walk);
+        compute_group<second>(shared, base, 1, p, walk);
 }
-
-#endif
 
 /*  grid = ceil(sk / KEYS) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
 extern "C" __global__ void __launch_bounds__(384, 1)

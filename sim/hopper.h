@@ -8,7 +8,8 @@
         wgmma           a warp computes its 16 rows at the wait_group that needs them; until then its sums are NaN
 
     Errors, besides misaligned, foreign or impossible operands:
-        - an operand that threads wrote (with stmatrix, st.shared or cp.async; plain stores are not seen) without their fence.proxy.async
+        - an operand, or the source of a store, that threads wrote without their fence.proxy.async; programs with such instructions are
+          compiled so that plain stores are seen, too, but for the sanitizers, which see only stmatrix, st.shared and cp.async
         - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read
         - a thread that exits with products or stores that it did not wait for; a block that ends with loads that nobody waited for
         - an mbarrier that is not initialised, or gets more arrivals than it expects
@@ -212,8 +213,13 @@ static void runtime_wrote_shared(const void *p, unsigned bytes)
     if (!in_shared(w, p, bytes))
         return;
     unsigned begin = (unsigned)(shared_offset(w, p) / GRANULE), end = (unsigned)((shared_offset(w, p) + bytes + GRANULE - 1) / GRANULE);
-    for (unsigned i = begin; i < end; i++)
+    bool known = true;
+    for (unsigned i = begin; i < end; i++) {
+        known = known && a->writers[i] == t + 1;
         a->writers[i] = (unsigned short)(t + 1);
+    }
+    if (known)
+        return;
     if (a->written_count[t] && a->written[t][a->written_count[t] - 1].end == begin) {
         a->written[t][a->written_count[t] - 1].end = end;
         return;

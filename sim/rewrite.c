@@ -1104,7 +1104,7 @@ static void write_table(rewriter *r, const char *const *expressions, int express
 }
 
 int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
-                sim_buffer *asm_names, sim_buffer *errors)
+                sim_buffer *asm_names, sim_buffer *errors, int *is_async)
 {
     rewriter r = {.source = source, .out = out, .asm_names = asm_names, .errors = errors};
     sim_append(asm_names, "", 0);
@@ -1115,6 +1115,9 @@ int sim_rewrite(const char *source, const char *const *expressions, int expressi
     find_shared_statements(&r);
     write_source(&r);
     write_table(&r, expressions, expression_count, lowered);
+    *is_async = 0;
+    for (int i = 0; i < r.chunk_count; i++)
+        *is_async |= r.chunks[i].is_kernel && (r.chunks[i].taint & TAINT_ASYNC);
     for (int i = 0; i < r.chunk_count; i++)
         free(r.chunks[i].qualified);
     free(r.chunks);

@@ -208,4 +208,26 @@ SIM_DEVICE void sim_ptx_st_volatile_shared_b32(sim_address a, unsigned s, SIM_AT
     sim_wrote_shared(sim_shared(a), 4);
 }
 
+/* ------------------------------------------------------------------------------------------------ plain stores */
+
+/* A program of sm_90a is compiled with the calls that a kernel's address sanitizer gets, one before each store: stores to shared memory are
+   what wrote_shared wants to know of. */
+#if defined(SIM_TRACKS_STORES)
+#define SIM_UNTRACKED extern "C" __attribute__((no_sanitize("kernel-address")))
+SIM_UNTRACKED void __asan_storeN_noabort(void *p, long size)
+{
+    if ((size_t)p - (size_t)sim_this_block.dynamic_shared < sim_this_block.dynamic_size)
+        sim_rt->wrote_shared(p, (unsigned)size);
+}
+#define SIM_TRACKED(size) \
+    SIM_UNTRACKED void __asan_store##size##_noabort(void *p) { __asan_storeN_noabort(p, size); }
+SIM_TRACKED(1)
+SIM_TRACKED(2)
+SIM_TRACKED(4)
+SIM_TRACKED(8)
+SIM_TRACKED(16)
+SIM_UNTRACKED void __asan_loadN_noabort(void *, long) {}
+SIM_UNTRACKED void __asan_handle_no_return() {}
+#endif
+
 #endif

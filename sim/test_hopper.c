@@ -23,6 +23,7 @@ enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
     X(NOT_INITIALISED, ALWAYS, "this mbarrier is not initialised", "shared memory + 491")                                              \
     X(NO_MBARRIER_FENCE, ALWAYS, "shared memory + 49152: a bulk load reads what thread (0,0,0) wrote without a fence.proxy.async", "") \
     X(NO_FENCE, ALWAYS, "a bulk store reads what thread (", "wrote without a fence.proxy.async")                                       \
+    X(NO_PLAIN_FENCE, ALWAYS, "shared memory + 32768: a bulk store reads what thread (5,0,0) wrote without a fence.proxy.async", "")   \
     X(NO_OPERAND_FENCE, ALWAYS, "wgmma reads what thread (", "wrote without a fence.proxy.async")                                      \
     X(NO_PRODUCT_WAIT, ALWAYS, NULL, NULL)                                                                                             \
     X(NO_LAST_WAIT, ALWAYS, "exits while a wgmma of its warp is under way", "")                                                        \

@@ -94,6 +94,8 @@ extern "C" __global__ void __launch_bounds__(256)
     }
     if (fault != NO_FENCE)
         ignis_ptx_fence_proxy_async();
+    if (fault == NO_PLAIN_FENCE && threadIdx.x == 5)
+        *(float *)(shared + 4 * TILE) = 0;
     if (fault != NO_BARRIER)
         ignis_ptx_bar_sync(1, fault == NAMED_BARRIER ? 160 : 128);
     if (threadIdx.x == 0) {

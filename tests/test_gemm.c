@@ -387,6 +387,73 @@ TEST(the_kernel_follows_device_type_and_size)
     }
 }
 
+/*  How often a text is in a file; -1: there is no such file. */
+static int count_in_file(const char *path, const char *text)
+{
+    size_t size = 0;
+    char *data = (char *)ignis__file_read(path, &size);
+    int count = 0;
+    size_t i;
+    for (i = 0; data && i + strlen(text) <= size; i++)
+        count += memcmp(data + i, text, strlen(text)) == 0;
+    if (!data)
+        return -1;
+    ignis__free(data);
+    return count;
+}
+
+/*  The faster one is kept on disk, and found there; what stands there first holds. */
+TEST(the_faster_one_is_measured_once)
+{
+    ignis_desc desc = test_desc(NULL);
+    char folder[] = "/tmp/ignis_test_products_XXXXXX", path[100];
+    double *first = NULL, *again;
+    bool own[3];
+    int round, i;
+    if (!mkdtemp(folder))
+        SKIP("there is no folder for it");
+    snprintf(path, sizeof path, "%s/products.txt", folder);
+    desc.matmul = IGNIS_MATMUL_MEASURE;
+    desc.cache_dir = folder;
+    for (round = 0; round < 3; round++) {
+        ignis_tensor a, b, y;
+        ignis_library_info info;
+        SETUP(&desc);
+        if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+            ignis_status_clear();
+            SKIP("there is no cuBLASLt");
+        }
+        a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false), b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
+        for (i = 0; i < 3; i++) {
+            y = ignis_matmul(a, b);
+            again = tensor_values(y);
+            if (first)
+                CHECK(memcmp(first, again, 63 * sizeof *first) == 0 || round == 2);
+            else
+                first = (double *)memcpy(malloc(63 * sizeof *first), again, 63 * sizeof *first);
+            free(again), let_go(y);
+        }
+        CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1);
+        CHECK(ignis__measurements.first != NULL && ignis__measurements.first->next == NULL);
+        own[round] = ignis__measurements.first && ignis__measurements.first->own;
+        let_go(a), let_go(b);
+        if (round == 1) { /* another choice in the file is followed, too, and a line that is not one does no harm */
+            FILE *file = fopen(path, "r+b");
+            char line[300] = "";
+            if (file && fgets(line, sizeof line, file) && fseek(file, 0, SEEK_SET) == 0)
+                fprintf(file, "nonsense\n%.16s %s so\n%s", line, strstr(line, " own (") ? "cublaslt" : "own", line);
+            CHECK(file && fclose(file) == 0);
+        }
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1); /* it was not measured again */
+    CHECK_INT(own[1], own[0]);
+    CHECK_INT(own[2], !own[1]);
+    free(first);
+    remove(path);
+    test_remove_folder(folder);
+}
+
 TEST(nothing_of_cublaslt_is_loaded)
 {
     ignis_desc desc;
