@@ -1507,8 +1507,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
-    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
+    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
     to its inputs, the backward fails.
@@ -9553,6 +9553,7 @@ typedef struct ignis__tensor_thread {
     int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
     bool unbalanced;                /* the function has tried to */
     bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -9571,6 +9572,7 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->walk_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
     }
     return thread;
 }
@@ -10550,6 +10552,52 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
+/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+typedef struct ignis__watch {
+    uint64_t newest;     /* array that was there, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* when they were read first; in the same block */
+    int count, capacity;
+} ignis__watch;
+
+static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+{
+    if (watch->count + 1 >= watch->capacity) {
+        int capacity = watch->capacity ? 2 * watch->capacity : 64;
+        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+        ignis_array *arrays = (ignis_array *)ignis__alloc(size);
+        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        if (!arrays) {
+            ignis__fail_host_memory(call, size);
+            return false;
+        }
+        if (watch->count) {
+            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
+            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        }
+        ignis__free(watch->arrays);
+        watch->arrays = arrays;
+        watch->versions = versions;
+        watch->capacity = capacity;
+    }
+    watch->arrays[watch->count].id = array->slot.handle;
+    watch->versions[watch->count++] = ignis__array_version(array);
+    return true;
+}
+
+/*  An operation is about to read an array. */
+static bool ignis__watch_read(const char *call, const ignis__array *array)
+{
+    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    int i;
+    if (!watch || array->id > watch->newest)
+        return true;
+    for (i = 0; i < watch->count; i++)
+        if (watch->arrays[i].id == array->slot.handle)
+            return true;
+    return ignis__watch_add(call, watch, array);
+}
+
 #define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
@@ -10581,6 +10629,12 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ok = false;
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
+    }
+    for (i = 0; ok && i < held; i++) {
+        ignis__array *array = ignis__tensor_array(call, inputs[i]);
+        ok = array && ignis__watch_read(call, array);
+        if (array)
+            ignis__array_drop(call, array);
     }
     if (ok && wanted)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -11666,6 +11720,7 @@ typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     uint64_t seed, random_used;
+    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
@@ -11685,7 +11740,7 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
-    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
+    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -11746,12 +11801,14 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
+static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result, ignis__tensor *const *inputs,
+                                     int count, ignis__watch *watch)
 {
+    ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
+    int i, alive = count;
     if (!made || !ignis__dtype_is_float(made->dtype)) {
         if (made)
             ignis__tensor_drop(call, made);
@@ -11760,16 +11817,24 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
+    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(watch->arrays[i])) {
+            watch->arrays[alive] = watch->arrays[i];
+            watch->versions[alive++] = watch->versions[i];
+        }
+    }
+    checkpoint->counts = launches.id != 0;
+    if (watch->arrays)
+        watch->arrays[alive] = launches;
+    rule.saved = watch->arrays ? watch->arrays : &launches;
+    rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
-        if (count)
-            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+        if (alive)
+            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -11781,8 +11846,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS + 1];
-    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
+    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11799,6 +11863,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         return result;
     }
     thread = ignis__tensor_thread_now();
+    memset(&watch, 0, sizeof watch);
+    memset(&checkpoint, 0, sizeof checkpoint);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
@@ -11807,24 +11873,28 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array != NULL;
-        if (ok) {
-            saved[i].id = array->slot.handle;
-            versions[i] = ignis__array_version(array);
+        ok = array && ignis__watch_add(call, &watch, array);
+        if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
+        if (array)
             ignis__array_drop(call, array);
-        } else if (held[i]) {
+        if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
-        }
     }
+    watch.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->watch;
+    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
+        thread->watch = &watch;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    thread->watch = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
         result.id = 0;
+    ignis__free(watch.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -12212,7 +12282,9 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
-        if (!array) {
+        if (!array || !ignis__watch_read(call, array)) {
+            if (array)
+                ignis__array_drop(call, array);
             if (tensor)
                 ignis__tensor_drop(call, tensor);
             ignis__op_drop_inputs(op);
