@@ -31,9 +31,9 @@
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
-        rope.cu                    104 lines    5245 bytes
+        rope.cu                    106 lines    5407 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 664 lines   30303 bytes
+        softmax.cu                 677 lines   30944 bytes
 */
 #include <stdint.h>
 
@@ -7969,7 +7969,7 @@ static const char *const ignis__lines_reduce_cu[] = {
 };
 
 static const char *const ignis__lines_rope_cu[] = {
-    "/*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq",
+    "/*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
     "    angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
@@ -8020,7 +8020,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "",
     "/*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */",
     "template <int N>",
-    "__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
+    "__device__ void turn(T *y, const T *x, long long y_row, long long x_row, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
     "{",
     "    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;",
     "    const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;",
@@ -8028,14 +8028,15 @@ static const char *const ignis__lines_rope_cu[] = {
     "    if (r >= rows)",
     "        return;",
     "    const int rest = (int)(thread - r * per_row), first = rest % packs * N, group = rest / packs;",
-    "    const long long row = r * heads * 2 * half + first;",
+    "    y += r * y_row + first;",
+    "    x += r * x_row + first;",
     "    ignis_pack<T, N> a[HEADS], b[HEADS];",
     "#pragma unroll",
     "    for (int k = 0; k < HEADS; k++) {",
     "        const long long head = group + (long long)k * groups;",
     "        if (head < heads) {",
-    "            a[k] = ignis_load<N>(x + row + head * 2 * half);",
-    "            b[k] = ignis_load<N>(x + row + head * 2 * half + half);",
+    "            a[k] = ignis_load<N>(x + head * 2 * half);",
+    "            b[k] = ignis_load<N>(x + head * 2 * half + half);",
     "        }",
     "    }",
     "    Wide sine[N], cosine[N];",
@@ -8055,23 +8056,24 @@ static const char *const ignis__lines_rope_cu[] = {
     "                turned_a[i] = Wide(a[k][i]) * cosine[i] - Wide(b[k][i]) * sine[i];",
     "                turned_b[i] = Wide(b[k][i]) * cosine[i] + Wide(a[k][i]) * sine[i];",
     "            }",
-    "            ignis_store(y + row + head * 2 * half, ignis_pack_round<T>(turned_a));",
-    "            ignis_store(y + row + head * 2 * half + half, ignis_pack_round<T>(turned_b));",
+    "            ignis_store(y + head * 2 * half, ignis_pack_round<T>(turned_a));",
+    "            ignis_store(y + head * 2 * half + half, ignis_pack_round<T>(turned_b));",
     "        }",
     "    }",
     "}",
     "",
-    "/*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
+    "/*  The heads are those at the beginning of rows of x_row and y_row elements.",
+    "    packed: half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
     "    own: frequencies in memory, half of them, instead of those of the table; null: none.",
     "    Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
-    "    ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
+    "    ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
     "               const float *own, const __grid_constant__ frequency_table frequencies)",
     "{",
     "    if (packed)",
-    "        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);",
     "    else",
-    "        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);",
     "}",
 };
 
@@ -8736,6 +8738,19 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);",
     "}",
     "",
+    "/*  Adds up what chunks of rows give to the gradient of the logits' weight: sum = part of the first, sum += part, and dst = sum + part of the",
+    "    last, rounded. Launched as ignis_map. */",
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)",
+    "    ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)",
+    "{",
+    "    if (is_first)",
+    "        ignis_map(n, [](T x) { return Wide(x); }, sum, part);",
+    "    else if (is_last)",
+    "        ignis_map(n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);",
+    "    else",
+    "        ignis_map(n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);",
+    "}",
+    "",
     "/* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */",
     "",
     "/*  What a thread has of its rows, and what a block hands over. */",
@@ -8916,9 +8931,9 @@ static const ignis__source ignis__sources[] = {
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x11878a139d2e3eccULL, ignis__lines_rope_cu, 104},
+    {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x085f1345df7535f9ULL, ignis__lines_softmax_cu, 664},
+    {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */
