@@ -19,7 +19,7 @@
         embedding.cu               294 lines   13079 bytes
         gemm.cu                    176 lines    7609 bytes
         gemm.cuh                   179 lines    8223 bytes
-        gemm_hopper.cu             224 lines   10531 bytes
+        gemm_hopper.cu             224 lines   10550 bytes
         gemm_mma.cu                217 lines    9848 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
@@ -5704,7 +5704,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    Place place = tile;",
     "    place.row += 64 * group;",
     "#pragma unroll 1",
-    "    for (int strip = 0; strip < BN / 64 && place.column < p.n; strip++, place.column += 64) {",
+    "    for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {",
     "        char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);",
     "        float *const results = (float *)room;",
     "        if (direct && thread == 0) {",
@@ -8904,7 +8904,7 @@ static const ignis__source ignis__sources[] = {
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
-    {"gemm_hopper.cu", 0xa855f6d6812584caULL, ignis__lines_gemm_hopper_cu, 224},
+    {"gemm_hopper.cu", 0x5a37870640e27e66ULL, ignis__lines_gemm_hopper_cu, 224},
     {"gemm_mma.cu", 0x32a5c2f6be18d492ULL, ignis__lines_gemm_mma_cu, 217},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
