@@ -12745,7 +12745,6 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.rows = 128;
         kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
         kernel.summed_rows = 64;
-        kernel.sums_rows = false;
         kernel.stays = true;
         kernel.threads = 384;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */

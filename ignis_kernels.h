@@ -19,7 +19,7 @@
         embedding.cu               294 lines   13079 bytes
         gemm.cu                    176 lines    7609 bytes
         gemm.cuh                   179 lines    8223 bytes
-        gemm_hopper.cu             224 lines   10550 bytes
+        gemm_hopper.cu             255 lines   12063 bytes
         gemm_mma.cu                217 lines    9848 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
@@ -31,9 +31,9 @@
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
-        rope.cu                    104 lines    5245 bytes
+        rope.cu                    106 lines    5407 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 664 lines   30303 bytes
+        softmax.cu                 677 lines   30944 bytes
 */
 #include <stdint.h>
 
@@ -5638,6 +5638,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.",
     "*/",
     "#include \"ignis.cuh\"",
+    "#include \"mma.cuh\"",
     "#include \"hopper.cuh\"",
     "",
     "typedef ignis_type<IGNIS_T> T;",
@@ -5663,6 +5664,25 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "#pragma unroll",
     "        for (int i = 0; i < rows / 64; i++)",
     "            ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, (int)row + 64 * i, (int)k, (int)batch);",
+    "}",
+    "",
+    "/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */",
+    "__device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)",
+    "{",
+    "    constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */",
+    "    const int lane = threadIdx.x % 32;",
+    "#pragma unroll",
+    "    for (int i = 0; i < BK / 16; i++) {",
+    "        uint32_t words[4];",
+    "        if constexpr (A_BY_K) {",
+    "            const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;",
+    "            ignis_ptx_ldmatrix(words, slab + row * 128 + (chunk ^ row % 8) * 16);",
+    "        } else {",
+    "            const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;",
+    "            ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);",
+    "        }",
+    "        ignis_mma<T>(sums, words, one, one);",
+    "    }",
     "}",
     "",
     "/*  16 columns of 16 rows of a warp, in the order of an accumulator: the bias is added, `before` is that as it is kept, rounded, and x is activated",
@@ -5822,7 +5842,8 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    };",
     "    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {",
     "        const Place place(p, tile, BM, BN);",
-    "        float sum[BN / 8][4];",
+    "        const bool sums_rows = p.row_sums && place.column == 0;",
+    "        float sum[BN / 8][4], row_sums[4] = {0, 0, 0, 0};",
     "        int last = -1;",
     "#pragma unroll",
     "        for (int i = 0; i < BN / 8; i++)",
@@ -5838,6 +5859,8 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "                ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(at_a, A_BY_K ? 32 * i : 2048 * i),",
     "                                                     ignis_wgmma_ahead(at_b, B_BY_K ? 32 * i : 2048 * i));",
     "            ignis_ptx_wgmma_commit();",
+    "            if (sums_rows)",
+    "                add_rows(row_sums, base + stage * STAGE_BYTES + group * SLAB, threadIdx.x / 32 % 4);",
     "            ignis_ptx_wgmma_wait<1>();",
     "            if (last >= 0)",
     "                release(last); /* of the step before this one */",
@@ -5847,6 +5870,14 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "        ignis_ptx_wgmma_wait<0>();",
     "        ignis_wgmma_hold(sum);",
     "        release(last);",
+    "        const int lane = threadIdx.x % 32;",
+    "        const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;",
+    "        if (sums_rows && lane % 4 == 0) {",
+    "            if (row < p.m)",
+    "                p.row_sums[place.split * p.m + row] = row_sums[0];",
+    "            if (row + 8 < p.m)",
+    "                p.row_sums[place.split * p.m + row + 8] = row_sums[2];",
+    "        }",
     "        store(p, &out, &pre, place, group, (char *)memory + STAGING + group * STAGING_BYTES, sum);",
     "    }",
     "    if (threadIdx.x % 128 == 0)",
@@ -7969,7 +8000,7 @@ static const char *const ignis__lines_reduce_cu[] = {
 };
 
 static const char *const ignis__lines_rope_cu[] = {
-    "/*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq",
+    "/*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
     "    angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
@@ -8020,7 +8051,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "",
     "/*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */",
     "template <int N>",
-    "__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
+    "__device__ void turn(T *y, const T *x, long long y_row, long long x_row, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
     "{",
     "    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;",
     "    const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;",
@@ -8028,14 +8059,15 @@ static const char *const ignis__lines_rope_cu[] = {
     "    if (r >= rows)",
     "        return;",
     "    const int rest = (int)(thread - r * per_row), first = rest % packs * N, group = rest / packs;",
-    "    const long long row = r * heads * 2 * half + first;",
+    "    y += r * y_row + first;",
+    "    x += r * x_row + first;",
     "    ignis_pack<T, N> a[HEADS], b[HEADS];",
     "#pragma unroll",
     "    for (int k = 0; k < HEADS; k++) {",
     "        const long long head = group + (long long)k * groups;",
     "        if (head < heads) {",
-    "            a[k] = ignis_load<N>(x + row + head * 2 * half);",
-    "            b[k] = ignis_load<N>(x + row + head * 2 * half + half);",
+    "            a[k] = ignis_load<N>(x + head * 2 * half);",
+    "            b[k] = ignis_load<N>(x + head * 2 * half + half);",
     "        }",
     "    }",
     "    Wide sine[N], cosine[N];",
@@ -8055,23 +8087,24 @@ static const char *const ignis__lines_rope_cu[] = {
     "                turned_a[i] = Wide(a[k][i]) * cosine[i] - Wide(b[k][i]) * sine[i];",
     "                turned_b[i] = Wide(b[k][i]) * cosine[i] + Wide(a[k][i]) * sine[i];",
     "            }",
-    "            ignis_store(y + row + head * 2 * half, ignis_pack_round<T>(turned_a));",
-    "            ignis_store(y + row + head * 2 * half + half, ignis_pack_round<T>(turned_b));",
+    "            ignis_store(y + head * 2 * half, ignis_pack_round<T>(turned_a));",
+    "            ignis_store(y + head * 2 * half + half, ignis_pack_round<T>(turned_b));",
     "        }",
     "    }",
     "}",
     "",
-    "/*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
+    "/*  The heads are those at the beginning of rows of x_row and y_row elements.",
+    "    packed: half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
     "    own: frequencies in memory, half of them, instead of those of the table; null: none.",
     "    Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
-    "    ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
+    "    ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
     "               const float *own, const __grid_constant__ frequency_table frequencies)",
     "{",
     "    if (packed)",
-    "        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);",
     "    else",
-    "        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);",
     "}",
 };
 
@@ -8736,6 +8769,19 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);",
     "}",
     "",
+    "/*  Adds up what chunks of rows give to the gradient of the logits' weight: sum = part of the first, sum += part, and dst = sum + part of the",
+    "    last, rounded. Launched as ignis_map. */",
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)",
+    "    ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)",
+    "{",
+    "    if (is_first)",
+    "        ignis_map(n, [](T x) { return Wide(x); }, sum, part);",
+    "    else if (is_last)",
+    "        ignis_map(n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);",
+    "    else",
+    "        ignis_map(n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);",
+    "}",
+    "",
     "/* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */",
     "",
     "/*  What a thread has of its rows, and what a block hands over. */",
@@ -8904,7 +8950,7 @@ static const ignis__source ignis__sources[] = {
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
-    {"gemm_hopper.cu", 0x5a37870640e27e66ULL, ignis__lines_gemm_hopper_cu, 224},
+    {"gemm_hopper.cu", 0x05d924ab4ddfad1aULL, ignis__lines_gemm_hopper_cu, 255},
     {"gemm_mma.cu", 0x32a5c2f6be18d492ULL, ignis__lines_gemm_mma_cu, 217},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
@@ -8916,9 +8962,9 @@ static const ignis__source ignis__sources[] = {
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x11878a139d2e3eccULL, ignis__lines_rope_cu, 104},
+    {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x085f1345df7535f9ULL, ignis__lines_softmax_cu, 664},
+    {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */
