@@ -20,7 +20,7 @@
         gemm.cu                    176 lines    7609 bytes
         gemm.cuh                   179 lines    8223 bytes
         gemm_hopper.cu             255 lines   12063 bytes
-        gemm_mma.cu                217 lines    9848 bytes
+        gemm_mma.cu                218 lines    9852 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
         norm.cu                    166 lines   11665 bytes
@@ -5889,7 +5889,8 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
     "/*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up",
     "",
     "    One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>",
-    "    -DIGNIS_TRANSPOSE_B=<0 or 1>. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid: tiles of a matrix * batch * splits.",
+    "    -DIGNIS_TRANSPOSE_B=<0 or 1>. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid: tiles of a",
+    "    matrix * batch * splits.",
     "",
     "    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one. In shared memory a step of an operand is a tile",
     "    of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a row (by k), or all rows' elements at one k. Chunks change",
@@ -8951,7 +8952,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
     {"gemm_hopper.cu", 0x05d924ab4ddfad1aULL, ignis__lines_gemm_hopper_cu, 255},
-    {"gemm_mma.cu", 0x32a5c2f6be18d492ULL, ignis__lines_gemm_mma_cu, 217},
+    {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
     {"norm.cu", 0x325447a9d5da879fULL, ignis__lines_norm_cu, 166},
