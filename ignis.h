@@ -15530,12 +15530,14 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 }
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
-    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-static const struct ignis__attention_hopper {
+    over at a time. */
+typedef struct ignis__attention_hopper_shape {
     int head_dim, groups, keys;
-} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+} ignis__attention_hopper_shape;
 
-/*  Whether the caller wants wgmma, and it can be had. */
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -15547,6 +15549,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "the device is not of compute capability 9.0";
     else if (!ignis__cuda.cuTensorMapEncodeTiled)
         why = "the driver is older than CUDA 12.0";
+    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
+        why = "NVRTC is older than 12.0";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
     else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
@@ -15871,7 +15875,7 @@ typedef struct ignis__forward_plan {
 /*  Forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
-    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
     int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
