@@ -202,6 +202,15 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON MATRIX PRODUCTS (>>ops.matmul)
+
+        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
+        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
+        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
+        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
+        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
@@ -1507,8 +1516,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
-    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
+    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
     to its inputs, the backward fails.
@@ -1768,6 +1777,7 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -1782,6 +1792,22 @@ typedef struct ignis_cross_entropy_desc {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
+    The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
+    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes them
+    on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes them
+    from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
+    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc);
 
 /* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
@@ -1803,14 +1829,27 @@ typedef struct ignis_sdpa_desc {
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
     to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
-    head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
-    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
+    head_dim is 64 at least and there are a query and a key; for the gradients, 32 queries (16 if head_dim is not 64). What goes to the other
+    kernels all the same is told to the logger, as information. The gradients then need 4 bytes for each element of q while they are computed,
+    and have the same bits each time, as with all kernels.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+
+/*  ignis_sdpa_packed - ignis_sdpa of q, k and v where one projection (ignis_linear) left them: nothing is copied
+    Shapes: qkv [seq, (num_heads + 2 num_kv_heads) * head_dim], or with a batch in front: in each row the heads of q, then those of k, then those of
+    v. The result is [seq, num_heads * head_dim], or with the batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the
+    three parts. desc may be null for all defaults.
+    With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for backward; its num_heads is 0, or that of q and k
+    together. Without, rope is null.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_sdpa and ignis_rope.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope);
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
@@ -2069,10 +2108,23 @@ static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tens
 {
     return ignis_sdpa(q, k, v, &desc);
 }
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc *rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, rope);
+}
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, &rope);
+}
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                      const ignis_cross_entropy_desc &desc)
+{
+    return ignis_linear_cross_entropy(hidden, weight, targets, &desc);
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
@@ -8957,6 +9009,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
+    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
     X(ROPE, ROPE_CU, "ignis_rope")                                                             \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
@@ -9533,6 +9586,7 @@ typedef struct ignis__tensor_thread {
     int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
     bool unbalanced;                /* the function has tried to */
     bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -9551,6 +9605,7 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->walk_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
     }
     return thread;
 }
@@ -10530,6 +10585,52 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
+/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+typedef struct ignis__watch {
+    uint64_t newest;     /* array that was there, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* when they were read first; in the same block */
+    int count, capacity;
+} ignis__watch;
+
+static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+{
+    if (watch->count + 1 >= watch->capacity) {
+        int capacity = watch->capacity ? 2 * watch->capacity : 64;
+        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+        ignis_array *arrays = (ignis_array *)ignis__alloc(size);
+        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        if (!arrays) {
+            ignis__fail_host_memory(call, size);
+            return false;
+        }
+        if (watch->count) {
+            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
+            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        }
+        ignis__free(watch->arrays);
+        watch->arrays = arrays;
+        watch->versions = versions;
+        watch->capacity = capacity;
+    }
+    watch->arrays[watch->count].id = array->slot.handle;
+    watch->versions[watch->count++] = ignis__array_version(array);
+    return true;
+}
+
+/*  An operation is about to read an array. */
+static bool ignis__watch_read(const char *call, const ignis__array *array)
+{
+    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    int i;
+    if (!watch || array->id > watch->newest)
+        return true;
+    for (i = 0; i < watch->count; i++)
+        if (watch->arrays[i].id == array->slot.handle)
+            return true;
+    return ignis__watch_add(call, watch, array);
+}
+
 #define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
@@ -10561,6 +10662,12 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ok = false;
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
+    }
+    for (i = 0; ok && i < held; i++) {
+        ignis__array *array = ignis__tensor_array(call, inputs[i]);
+        ok = array && ignis__watch_read(call, array);
+        if (array)
+            ignis__array_drop(call, array);
     }
     if (ok && wanted)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -11646,6 +11753,7 @@ typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     uint64_t seed, random_used;
+    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
@@ -11665,7 +11773,7 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
-    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
+    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -11726,12 +11834,14 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
+static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result, ignis__tensor *const *inputs,
+                                     int count, ignis__watch *watch)
 {
+    ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
+    int i, alive = count;
     if (!made || !ignis__dtype_is_float(made->dtype)) {
         if (made)
             ignis__tensor_drop(call, made);
@@ -11740,16 +11850,24 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
+    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(watch->arrays[i])) {
+            watch->arrays[alive] = watch->arrays[i];
+            watch->versions[alive++] = watch->versions[i];
+        }
+    }
+    checkpoint->counts = launches.id != 0;
+    if (watch->arrays)
+        watch->arrays[alive] = launches;
+    rule.saved = watch->arrays ? watch->arrays : &launches;
+    rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
-        if (count)
-            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+        if (alive)
+            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -11761,8 +11879,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS + 1];
-    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
+    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11779,6 +11896,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         return result;
     }
     thread = ignis__tensor_thread_now();
+    memset(&watch, 0, sizeof watch);
+    memset(&checkpoint, 0, sizeof checkpoint);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
@@ -11787,24 +11906,28 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array != NULL;
-        if (ok) {
-            saved[i].id = array->slot.handle;
-            versions[i] = ignis__array_version(array);
+        ok = array && ignis__watch_add(call, &watch, array);
+        if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
+        if (array)
             ignis__array_drop(call, array);
-        } else if (held[i]) {
+        if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
-        }
     }
+    watch.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->watch;
+    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
+        thread->watch = &watch;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    thread->watch = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
         result.id = 0;
+    ignis__free(watch.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -12123,7 +12246,7 @@ static void ignis__tensors_close(const char *call)
 /*  An operation under way. It holds its inputs and the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
-#define IGNIS__OP_MADE 12
+#define IGNIS__OP_MADE 24
 #define IGNIS__OP_SAVED 5
 
 typedef struct ignis__op {
@@ -12192,7 +12315,9 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
-        if (!array) {
+        if (!array || !ignis__watch_read(call, array)) {
+            if (array)
+                ignis__array_drop(call, array);
             if (tensor)
                 ignis__tensor_drop(call, tensor);
             ignis__op_drop_inputs(op);
@@ -12586,7 +12711,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[80]; /* of its variant; "": none */
+    char define[100]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12658,29 +12783,6 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
 }
 
-/*  Launches the product itself. */
-static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
-{
-    const char *define = kernel->define[0] ? kernel->define : NULL;
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
-    ignis__tensor_map a, b, out;
-    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
-    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                        p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                        p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
-        out = a;
-        if (p->direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
-    }
-    if (kernel->stays)
-        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
-                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
-}
-
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
 static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
 {
@@ -12748,6 +12850,32 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
     ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out, pre;
+    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        pre = out = a; /* not used */
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->pre)
+            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->activation)
+            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
+                     p->activation);
+    }
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
+                     kernel->shared, kernel->stays ? mapped : plain);
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
@@ -15019,16 +15147,26 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-/*  own: the caller's frequencies on the device; null: those of the parameters. */
+/*  Turns the heads at the beginning of rows of x, of so many elements each, into rows of y, which may be x. own: the caller's frequencies on the
+    device; null: those of the parameters. */
+static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
+                             int64_t x_row, ignis__array *own, double direction)
+{
+    ignis__address table = own ? ignis__op_read(op, own) : 0;
+    int64_t pack = ignis__pack_elements(dtype), threads;
+    int packed = rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,       &rope->offset,
+                      &rope->heads, &rope->half, &direction, &packed, &table,      rope->frequencies};
+    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
+}
+
+/*  The same for whole rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
-    int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
-    int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
-                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    int64_t width = (int64_t)2 * rope->heads * rope->half;
+    ignis__rope_turn(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -15060,34 +15198,29 @@ static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, co
     return true;
 }
 
-/*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
+/*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads, int64_t head_dim,
+                                ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
-    int64_t width = shape->dim[shape->ndim - 1];
     double base, ratio, frequency = 1;
     int i;
     memset(rope, 0, sizeof *rope);
-    if (!ignis__op_is_float(op, 0, "x"))
-        return false;
     base = desc->base == 0 ? 10000.0 : desc->base;
-    if (desc->num_heads < 1)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
-    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                              ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
+    if (head_dim % 2 != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
+                              ignis__shape_write(shape).text, (long long)head_dim);
+    if (head_dim > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
     if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
-    rope->heads = desc->num_heads;
-    rope->half = (int)(width / desc->num_heads / 2);
+    rope->heads = heads;
+    rope->half = (int)(head_dim / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
-    rope->rows = op->in[0]->numel / width;
+    rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
     if (own)
         return ignis__rope_own_check(op, desc, own, rope->half);
@@ -15102,6 +15235,15 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     return true;
 }
 
+/*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
+static ignis__array *ignis__rope_own(ignis__op *op, const ignis_rope_desc *desc)
+{
+    ignis__array *own = NULL;
+    if (op->ok && desc->inv_freq_array.id)
+        op->ok = (own = ignis__array_hold(op->work.call, desc->inv_freq_array)) != NULL;
+    return own;
+}
+
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
     static const char call[] = "ignis_rope";
@@ -15109,13 +15251,21 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     ignis__rope rope;
     ignis__array *out = NULL, *own = NULL;
     ignis_tensor result;
+    int64_t width;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
+    width = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
-    else if (desc->inv_freq_array.id)
-        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
-    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
+    else if (desc->num_heads < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
+    else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+                       ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
+    else
+        own = ignis__rope_own(&op, desc);
+    if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, own, 1);
         if (own && op.records) /* through a view: the array itself stays the caller's */
@@ -15271,31 +15421,59 @@ typedef struct ignis__cross_entropy {
     int mean, target_bytes;
 } ignis__cross_entropy;
 
-/*  Saved: the gradient itself, of a loss whose gradient is 1, and nobody else's. */
+/*  Saved: the gradients themselves of the inputs that need one, of a loss whose gradient is 1, and nobody else's. */
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis__array *made = NULL;
-    ignis__address gradient, grad;
-    int64_t numel;
-    void *params[] = {&gradient, &grad, &numel};
-    if (!args->grad_output.id) {
-        args->grad_inputs[0] = args->saved[0];
+    ignis__array *made[3] = {NULL, NULL, NULL};
+    int i, at = 0;
+    for (i = 0; i < args->input_count && !args->grad_output.id; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = args->saved[at++];
+    if (!args->grad_output.id)
         return IGNIS_OK;
-    }
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
-    numel = op.in[1]->numel;
-    if (ignis__walk_retains()) {
-        made = ignis__op_new_like(&op, op.in[1]);
-        ignis__op_copy(&op, made, op.in[1]);
+    for (i = 0; i < args->input_count; i++) {
+        ignis__array *saved;
+        ignis__address gradient, grad;
+        int64_t numel;
+        void *params[] = {&gradient, &grad, &numel};
+        if (!args->needed[i])
+            continue;
+        saved = op.in[1 + at];
+        numel = saved->numel;
+        if (ignis__walk_retains()) {
+            made[i] = ignis__op_new_like(&op, saved);
+            ignis__op_copy(&op, made[i], saved);
+        }
+        grad = ignis__op_read(&op, op.in[0]);
+        gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
+        ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        if (op.ok && !made[i])
+            args->grad_inputs[i] = args->saved[at];
+        at++;
     }
-    grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, made ? made : op.in[1]);
-    ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok && !made)
-        args->grad_inputs[0] = args->saved[0];
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_give(&op, args, args->input_count, made);
+}
+
+/*  The gradient from what forward has found out of the rows. It may take the logits' place. */
+static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
+                                                 ignis__address grad, ignis__address logits, ignis__address targets,
+                                                 ignis__address log_sums, ignis__address scale)
+{
+    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
+    void *params[] = {&gradient,        &grad,
+                      &log_sums,        &logits,
+                      &targets,         &entropy->target_bytes,
+                      &entropy->rows,   &entropy->classes,
+                      &entropy->stride, &entropy->ignore_index,
+                      &scale,           &plan.packed};
+    if (plan.warp) { /* there is no such kernel */
+        plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
+        plan.blocks = entropy->rows;
+    }
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */
@@ -15305,15 +15483,8 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__cross_entropy entropy;
     ignis__array *made;
     ignis__address gradient, grad, logits, targets, log_sums, scale;
-    ignis__rows plan;
     ignis_dtype dtype;
     int i;
-    void *params[] = {&gradient,       &grad,
-                      &log_sums,       &logits,
-                      &targets,        &entropy.target_bytes,
-                      &entropy.rows,   &entropy.classes,
-                      &entropy.stride, &entropy.ignore_index,
-                      &scale,          &plan.packed};
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     memcpy(&entropy, args->params, sizeof entropy);
@@ -15325,34 +15496,31 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0, 2);
-    if (plan.warp) { /* there is no such kernel */
-        plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
-        plan.blocks = entropy.rows;
-    }
-    ignis__op_launch_row(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
 }
 
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
+/*  The logits are an input, or are to be made of one: so many rows of `columns`. */
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
+                                         const ignis__array *targets, ignis__cross_entropy *entropy)
 {
-    const ignis__array *logits = op->in[0], *targets = op->in[1];
     memset(entropy, 0, sizeof *entropy);
+    entropy->rows = rows;
+    entropy->stride = columns;
     if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
         return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
-    if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
-        return false;
     if (entropy->stride == 0 || targets->numel != entropy->rows)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
-                              ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+                              "%s is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                              op->in[1] == targets ? "logits" : "hidden", ignis__shape_write(&op->in[0]->shape).text,
+                              ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
-                              (long long)entropy->stride);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
+                              (long long)desc->classes, (long long)entropy->stride);
     entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
     entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
     entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
@@ -15369,6 +15537,7 @@ typedef struct ignis__cross_entropy_work {
     ignis__rows plan;
     ignis__builtin builtin;
     bool counts; /* the kernel finds out itself which rows are not ignored */
+    bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
@@ -15378,9 +15547,9 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
 
-static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
-    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+    return work->plan.warp && entropy->rows <= IGNIS__FEW_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
@@ -15394,7 +15563,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_is_few(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -15405,12 +15574,18 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    if (ignis__cross_entropy_is_few(entropy, plan))
+    if (ignis__cross_entropy_is_few(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
+}
+
+static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
@@ -15419,13 +15594,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
-    if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
+    if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
         return;
     }
-    if (!work->counts)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
+    if (!work->counts && !work->part)
+        ignis__cross_entropy_count(op, entropy, work, dtype);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -15438,6 +15612,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
+    int64_t rows, columns;
     bool fused;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
@@ -15446,7 +15621,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
-    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
+    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__op_rows(&op, op.in[0], &rows, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, rows, columns, op.in[1], &entropy);
     if (op.ok) {
         made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
@@ -15478,6 +15654,278 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     }
     return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
                                   &entropy, sizeof entropy);
+}
+
+/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+
+typedef struct ignis__linear_entropy {
+    ignis__cross_entropy entropy; /* of all rows */
+    ignis__product product;       /* logits = hidden w^T, of all rows */
+    int64_t chunk;                /* rows of one, but for the last */
+} ignis__linear_entropy;
+
+/*  What the chunks of one call share. Null: not wanted, or not needed. */
+typedef struct ignis__chunks {
+    ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
+    ignis__array *dhidden, *dw;
+    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+} ignis__chunks;
+
+static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
+{
+    return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
+}
+
+/*  Rows of [rows, n] as an array. */
+static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_view(op, of, &shape, rows * n, first * n);
+}
+
+static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/*  The arrays for the gradients that are wanted. */
+static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+{
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    if (hidden)
+        c->dhidden = ignis__op_new_like(op, c->hidden);
+    if (w)
+        c->dw = ignis__op_new_like(op, c->w);
+    if (w && dtype != wide && ignis__chunk_count(p) > 1) {
+        c->part = ignis__op_new_like(op, c->w);
+        c->sum = ignis__op_new_row(op, c->w->numel, wide);
+    }
+    if (c->dw && p->entropy.rows == 0)
+        ignis__op_zero(op, c->dw);
+}
+
+/*  The product of a chunk's rows, which begin at `first`. */
+static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
+{
+    ignis__product q = p->product;
+    q.m = ignis__clamp(p->entropy.rows - first, 0, p->chunk);
+    q.batch_a = q.m * q.k;
+    return q;
+}
+
+static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first);
+    ignis__array *rows = op->ok && q.m ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (rows)
+        ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
+}
+
+/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = q;
+    ignis__epilogue epilogue;
+    ignis__address dw, sum, part;
+    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    ignis__array *rows;
+    if (!op->ok || q.m == 0)
+        return;
+    if (c->dhidden) {
+        of_hidden.n = q.k;
+        of_hidden.k = q.n;
+        of_hidden.transpose_b = 0;
+        of_hidden.batch_a = q.m * q.n;
+        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+        if (rows)
+            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+    }
+    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (!rows)
+        return;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.accumulate = !c->sum && !is_first;
+    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
+    if (c->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
+        part = ignis__op_read(op, c->part);
+        if (!is_first)
+            (void)ignis__op_read(op, c->sum);
+        sum = ignis__op_write(op, c->sum);
+        dw = ignis__op_write(op, c->dw);
+        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+    }
+}
+
+/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
+                              int64_t first)
+{
+    ignis__cross_entropy entropy = p->entropy;
+    ignis__cross_entropy_work work = *all;
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    entropy.rows = ignis__chunk_product(p, first).m;
+    work.part = true;
+    work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
+    work.log_sums += (ignis__address)(first * ignis__dtypes[wide].size);
+    work.targets += (ignis__address)(first * entropy.target_bytes);
+    work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
+    work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
+    if (op->ok)
+        ignis__cross_entropy_plan(op, &entropy, &work, dtype);
+    if (op->ok)
+        work.losses = ignis__op_write(op, ignis__op_new_row(op, 2 * work.plan.blocks, wide));
+    if (op->ok)
+        ignis__cross_entropy_launch(op, &entropy, &work, dtype);
+}
+
+/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
+{
+    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis__array *gradients[2];
+    int64_t first;
+    int kept;
+    memset(&c, 0, sizeof c);
+    memcpy(&p, args->params, sizeof p);
+    if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
+        return ignis__failed();
+    c.hidden = op.in[HIDDEN];
+    c.w = op.in[W];
+    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
+    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    kept = op.made_count;
+    for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
+        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
+        ignis__cross_entropy entropy = p.entropy;
+        ignis__address logits;
+        entropy.rows = ignis__chunk_product(&p, first).m;
+        ignis__chunk_logits(&op, &p, &c, first);
+        logits = ignis__op_write(&op, c.logits);
+        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(first * size),
+                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    gradients[0] = c.dhidden;
+    gradients[1] = c.dw;
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+/*  Checks the inputs, and describes what is to be done. */
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+{
+    const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t rows, n;
+    memset(p, 0, sizeof *p);
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+        return false;
+    if (w->ndim != 2 || w->dim[1] != n || n == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "hidden is %s, weight %s; [..., n] and [classes, n] are needed",
+                              ignis__shape_write(hidden).text, ignis__shape_write(w).text);
+    if (w->dim[0] >= (int64_t)1 << 30)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (desc && desc->chunk < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+        return false;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = ignis__clamp(rows, 1, p->chunk);
+    p->product.m = rows;
+    p->product.n = w->dim[0];
+    p->product.k = n;
+    p->product.batch = 1;
+    p->product.batch_a = rows * n;
+    p->product.batch_b = op->in[1]->numel;
+    p->product.transpose_b = 1;
+    p->product.dtype = (int)op->in[0]->dtype;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc)
+{
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis_tensor inputs[] = {hidden, weight, targets};
+    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
+    ignis__spread spread;
+    ignis_dtype dtype, wide;
+    int64_t first;
+    bool fused;
+    int kept;
+    if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
+        return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
+    memset(&c, 0, sizeof c);
+    c.hidden = op.in[0];
+    c.w = op.in[1];
+    dtype = c.w->dtype;
+    wide = ignis__wide_dtype(dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    if (op.ok) {
+        loss = ignis__op_new_row(&op, 1, wide);
+        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        scale = ignis__op_new_row(&op, 1, wide);
+        log_sums = ignis__op_new_row(&op, p.entropy.rows, wide);
+        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        work.loss = ignis__op_write(&op, losses);
+        work.scale = ignis__op_write(&op, scale);
+        work.log_sums = ignis__op_write(&op, log_sums);
+        work.targets = ignis__op_read(&op, op.in[2]);
+        work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
+        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+    }
+    if (op.ok && fused) {
+        c.gradient = ignis__op_new_like(&op, c.logits);
+        ignis__chunks_gradients(&op, &p, op.wanted[0], op.wanted[1], &c);
+    }
+    kept = op.made_count;
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &p, &c, first);
+        ignis__chunk_loss(&op, &p, &c, &work, first);
+        if (fused)
+            ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    if (op.ok && losses != loss) {
+        spread.outer = spread.inner = 1;
+        spread.n = losses->numel;
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+    }
+    if (c.dhidden)
+        ignis__op_save(&op, c.dhidden);
+    if (c.dw)
+        ignis__op_save(&op, c.dw);
+    if (op.ok && !fused) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
+    }
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
+                                  &p, sizeof p);
 }
 
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
@@ -15665,12 +16113,32 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
+/*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
+static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
+                                  int most, ignis__attention *p)
+{
+    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
+    if (sq >= limit || sk >= limit || batches >= limit)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many", ignis__shape_write(q).text,
+                              ignis__shape_write(k).text);
+    p->batches = (int)batches;
+    p->heads = heads;
+    p->kv_heads = kv_heads;
+    p->head_dim = (int)head_dim;
+    p->sq = (int)sq;
+    p->sk = (int)sk;
+    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    return true;
+}
+
 /*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
     not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
-    int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
+    int64_t width, head_dim, kv_width;
     int last = q->ndim - 1;
     if (!ignis__op_is_float(op, 0, "q") || !ignis__op_same_dtype(op, 1, "k") || !ignis__op_same_dtype(op, 2, "v"))
         return false;
@@ -15696,19 +16164,24 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
-    if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                              ignis__shape_write(k).text);
-    p->batches = last == 2 ? (int)q->dim[0] : 1;
-    p->heads = heads;
-    p->kv_heads = (int)(kv_width / head_dim);
-    p->head_dim = (int)head_dim;
-    p->sq = (int)q->dim[last - 1];
-    p->sk = (int)k->dim[last - 1];
-    p->scale = ignis__root(1.0 / (double)head_dim, 2);
-    return true;
+    return ignis__attention_fill(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+}
+
+/*  The same for q, k and v in the rows of one tensor. */
+static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int64_t width = shape->dim[shape->ndim - 1], all = heads + 2 * (int64_t)kv_heads;
+    if (!ignis__op_is_float(op, 0, "qkv"))
+        return false;
+    if (shape->ndim < 2 || shape->ndim > 3)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
+                              ignis__shape_write(shape).text);
+    if (width == 0 || width % all != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
+                              ignis__shape_write(shape).text, heads, kv_heads);
+    return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for a number for each query head of each row. */
@@ -15844,9 +16317,14 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 3, gradients);
 }
 
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__attention *p)
+/*  packed: q, k and v are in one tensor. */
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, bool packed, ignis__attention *p)
 {
-    int heads = desc->num_heads ? desc->num_heads : 1, kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
+    int heads, kv_heads;
+    desc = desc ? desc : &defaults;
+    heads = desc->num_heads ? desc->num_heads : 1;
+    kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
@@ -15856,7 +16334,8 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) ||
+        !(packed ? ignis__attention_packed_sizes(op, heads, kv_heads, p) : ignis__attention_sizes(op, heads, kv_heads, 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -15909,18 +16388,28 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
                          combine);
 }
 
+/*  Forward by the kernels that are the best for the operands. */
+static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    if (op->ok && ignis__attention_takes_wgmma(op, out->dtype, p)) {
+        ignis__sdpa_wgmma(op, out->dtype, p);
+    } else if (op->ok) {
+        variant = ignis__attention_choose(op, out->dtype, p);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p->sq, p->heads, p);
+    }
+}
+
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     ignis_tensor inputs[] = {q, k, v};
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op;
     ignis__array *out, *lse;
     int i;
     if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
+    ignis__sdpa_prepare(&op, desc, false, &p);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
@@ -15931,13 +16420,127 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok && ignis__attention_takes_wgmma(&op, out->dtype, &p)) {
-        ignis__sdpa_wgmma(&op, out->dtype, &p);
-    } else if (op.ok) {
-        variant = ignis__attention_choose(&op, out->dtype, &p);
-        ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
-    }
+    ignis__sdpa_run(&op, out, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
+}
+
+/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k, no heads: they do not turn */
+} ignis__sdpa_packed;
+
+/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                   ignis__attention_rows *k, ignis__attention_rows *v)
+{
+    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
+    k->data += head * (ignis__address)p->heads;
+    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+}
+
+/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+{
+    ignis__attention_rows behind;
+    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    if (turned)
+        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+}
+
+static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
+{
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op; /* of grad_out, qkv, out, lse, q and k that have turned, their frequencies */
+    ignis__array *grad;
+    ignis__address address;
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
+        return ignis__failed();
+    memcpy(&packed, args->params, sizeof packed);
+    ignis__sdpa_packed_operands(&op, op.in[1], args->saved_count > 3 ? op.in[4] : NULL, p);
+    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->lse = ignis__op_read(&op, op.in[3]);
+    grad = ignis__op_new_like(&op, op.in[1]);
+    address = ignis__op_write(&op, grad);
+    if (op.ok)
+        ignis__attention_parts(p, grad, address, &p->grad_q, &p->grad_k, &p->grad_v);
+    if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
+        ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
+    else
+        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
+    if (packed.rope.heads) /* back, where they are */
+        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
+                         args->saved_count > 4 ? op.in[5] : NULL, -1);
+    return ignis__op_give(&op, args, 1, &grad);
+}
+
+/*  An array for so many heads of each row of qkv. */
+static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+{
+    ignis_shape shape = op->in[0]->shape;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    return ignis__op_new(op, &shape, op->in[0]->dtype);
+}
+
+/*  Turns q and k into an array of their own. */
+static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+{
+    const ignis__attention *p = &packed->attention;
+    int heads = p->heads + p->kv_heads;
+    ignis__array *turned;
+    ignis__address from, to;
+    if (desc->num_heads != 0 && desc->num_heads != heads)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+        return NULL;
+    turned = ignis__sdpa_packed_new(op, p, heads);
+    from = ignis__op_read(op, op->in[0]);
+    to = ignis__op_write(op, turned);
+    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    return turned;
+}
+
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
+{
+    static const char call[] = "ignis_sdpa_packed";
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op;
+    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &qkv))
+        return ignis__no_tensor();
+    memset(&packed, 0, sizeof packed);
+    ignis__sdpa_prepare(&op, desc, true, p);
+    if (rope) {
+        own = ignis__rope_own(&op, rope);
+        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+    }
+    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    if (op.ok)
+        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+    if (op.ok)
+        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.records) {
+        lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
+        p->lse = ignis__op_write(&op, lse);
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, out);
+        ignis__op_save(&op, lse);
+        if (turned)
+            ignis__op_save(&op, turned);
+        if (own) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
+    }
+    ignis__sdpa_run(&op, out, p);
+    result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /*  How a cache is shared among blocks. */
@@ -17539,8 +18142,9 @@ static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t si
     return length;
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the items are sorted by offset.
-    Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the
+    items are sorted by offset. Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with
+    file->fault. */
 static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;

@@ -130,7 +130,7 @@ static ignis_tensor inner(ignis_tensor tensor)
 /*  An operation on some tensors, forward or forward and backward. */
 typedef struct operation {
     ignis_tensor (*run)(const struct operation *op, const ignis_tensor *in);
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int count;
     ignis_array gradient; /* of the result; no handle: 1 */
     ignis_sdpa_desc attention;
@@ -269,9 +269,26 @@ static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
     return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5);
 }
 static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
+/*  x + y, which the caller of a network would use again, and its norm. */
+static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor sum, h = ignis_add_layer_norm(in[0], in[3], in[1], in[2], 1e-5, &sum);
+    ignis_tensor_release(sum);
+    return (void)op, h;
+}
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
 static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
+static ignis_tensor run_head(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor logits = ignis_matmul_t(in[0], in[1]), loss = ignis_cross_entropy(logits, op->in[2], NULL);
+    ignis_tensor_release(logits);
+    return loss;
+}
+static ignis_tensor run_chunked_head(const operation *op, const ignis_tensor *in)
+{
+    return ignis_linear_cross_entropy(in[0], in[1], op->in[2], NULL);
+}
 
 typedef struct copy_work {
     ignis_array to, from;
@@ -306,8 +323,12 @@ static void bench_rows(int64_t count, int64_t n)
     static const struct {
         const char *name;
         ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
-        int inputs;
-    } table[] = {{"layer_norm", run_layer_norm, 3}, {"rms_norm", run_rms_norm, 2}, {"softmax", run_softmax, 1}, {"gelu", run_gelu, 1}};
+        int inputs, passes; /* of the forward; the backward has 3 */
+    } table[] = {{"layer_norm", run_layer_norm, 3, 2},
+                 {"rms_norm", run_rms_norm, 2, 2},
+                 {"add_layer_norm", run_add_layer_norm, 4, 4},
+                 {"softmax", run_softmax, 1, 2},
+                 {"gelu", run_gelu, 1, 2}};
     int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
     double copy, forward, both;
     ignis_tensor gradient;
@@ -328,11 +349,12 @@ static void bench_rows(int64_t count, int64_t n)
         op.in[0] = parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false);
         op.in[1] = op.count > 1 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, ONES, false) : op.in[1];
         op.in[2] = op.count > 2 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, 0, false) : op.in[2];
+        op.in[3] = op.count > 3 ? parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false) : op.in[3];
         copy = copy_rate(bytes);
         forward = seconds(step_forward, &op, true);
         both = seconds(step_both, &op, true);
         snprintf(name, sizeof name, "%s %lldx%lld forward", table[i].name, (long long)count, (long long)n);
-        row(name, 2 * (double)bytes / forward / 1e12, "TB/s", 2 * (double)bytes / forward / copy);
+        row(name, table[i].passes * (double)bytes / forward / 1e12, "TB/s", table[i].passes * (double)bytes / forward / copy);
         snprintf(name, sizeof name, "%s %lldx%lld backward", table[i].name, (long long)count, (long long)n);
         row(name, 3 * (double)bytes / (both - forward) / 1e12, "TB/s", 3 * (double)bytes / (both - forward) / copy);
         release(&op);
@@ -366,6 +388,28 @@ static void bench_cross_entropy(int64_t rows_named, int64_t n_named)
     REQUIRE(ignis_tensor_release(op.in[1]));
 }
 
+/*  The head of a language model and its loss, forward and backward: with all logits at a time, and in chunks. */
+static void bench_head(int64_t rows_named, int64_t width, int64_t n_named)
+{
+    const int64_t count = simulated ? 8 : rows_named, n = simulated ? 96 : n_named;
+    char name[64];
+    operation op;
+    int i;
+    memset(&op, 0, sizeof op);
+    op.count = 2;
+    op.in[0] = parameter(IGNIS_SHAPE(count, width), IGNIS_BF16, 1, false);
+    op.in[1] = parameter(IGNIS_SHAPE(n, width), IGNIS_BF16, 0.02, false);
+    op.in[2] = random_ids(IGNIS_SHAPE(count), n);
+    for (i = 0; i < 2; i++) {
+        op.run = i ? run_chunked_head : run_head;
+        snprintf(name, sizeof name, "head %lldx%lldx%lld%s", (long long)rows_named, (long long)width, (long long)n_named,
+                 i ? ", in chunks" : "");
+        row(name, seconds(step_both, &op, true) * 1e3, "ms", 0);
+    }
+    for (i = 0; i < 3; i++)
+        REQUIRE(ignis_tensor_release(op.in[i]));
+}
+
 static void step_optimizer(void *work) { ignis_optimizer_step(*(ignis_optimizer *)work); }
 
 static void bench_adamw(ignis_dtype dtype, const char *name)
@@ -392,9 +436,13 @@ static void bench_memory(void)
 {
     bench_rows(65536, 768);
     bench_rows(16384, 4096);
+    bench_rows(8192, 12288);
+    bench_rows(100000, 257); /* rows that begin anywhere, and rows that are long */
+    bench_rows(4096, 50257);
     bench_cross_entropy(65536, 768);
     bench_cross_entropy(16384, 4096);
     bench_cross_entropy(16384, 50304);
+    bench_head(32768, 768, 50304);
     bench_adamw(IGNIS_F32, "AdamW 100M f32");
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }
@@ -402,6 +450,7 @@ static void bench_memory(void)
 /* --- attention --------------------------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
+static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in) { return ignis_sdpa_packed(in[0], &op->attention, NULL); }
 
 /*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
 typedef struct attention_shape {
@@ -410,6 +459,7 @@ typedef struct attention_shape {
     int64_t batch, sq, sk;
     ignis_mask mask;
     ignis_dtype dtype;
+    bool packed; /* q, k and v in one tensor */
 } attention_shape;
 
 static void bench_attention_shape(const attention_shape *shape)
@@ -422,14 +472,14 @@ static void bench_attention_shape(const attention_shape *shape)
     operation op;
     char name[64];
     memset(&op, 0, sizeof op);
-    op.run = run_sdpa;
-    op.count = 3;
+    op.run = shape->packed ? run_sdpa_packed : run_sdpa;
+    op.count = shape->packed ? 1 : 3;
     op.gradient = ignis_tensor_data(gradient);
     op.attention.num_heads = heads;
     op.attention.num_kv_heads = kv_heads;
     op.attention.mask = shape->mask;
-    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
-    for (i = 1; i < 3; i++)
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d), shape->dtype, 1, false);
+    for (i = 1; i < op.count; i++)
         op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
@@ -444,23 +494,25 @@ static void bench_attention_shape(const attention_shape *shape)
 static void bench_attention(void)
 {
     static const attention_shape others[] = {
-        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16},
-        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16, false},
+        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
+        {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;
@@ -477,6 +529,7 @@ static void bench_attention(void)
                 shape.sq = shape.sk = lengths[s];
                 shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
                 shape.dtype = IGNIS_BF16;
+                shape.packed = false;
                 bench_attention_shape(&shape);
             }
     for (s = 0; s < COUNT_OF(others); s++)

@@ -42,7 +42,7 @@ stage() {
             nvcc -I. "$source" -o "$program" && "$program" || exit 1
         done ;;
     bench) make bench ;;
-    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py; do python3 "$peer" || exit 1; done ;;
+    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py bench/peer_matmul.py; do python3 "$peer" || exit 1; done ;;
     collective)
         make build/default/bench_collective || exit 1
         for n in 2 4 8; do

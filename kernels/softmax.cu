@@ -517,6 +517,19 @@ extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entr
         ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
 }
 
+/*  Adds up what chunks of rows give to the gradient of the logits' weight: sum = part of the first, sum += part, and dst = sum + part of the
+    last, rounded. Launched as ignis_map. */
+extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
+    ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)
+{
+    if (is_first)
+        ignis_map(n, [](T x) { return Wide(x); }, sum, part);
+    else if (is_last)
+        ignis_map(n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);
+    else
+        ignis_map(n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);
+}
+
 /* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */
 
 /*  What a thread has of its rows, and what a block hands over. */

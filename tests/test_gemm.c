@@ -284,11 +284,20 @@ static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
 
 TEST(what_is_done_to_a_product)
 {
+    int d, part;
     SETUP_OWN();
     check_epilogues(77, 48, 40, MANY);
     check_epilogues(35, 131, 24, FEW);
     check_epilogues(9, 21, 1100, MANY);
     check_epilogues(136, 200, 72, MANY);
+    for (d = 0; d < 4; d++) /* what wgmma's kernel does in registers */
+        for (part = 0; part < 8; part++) {
+            scenario s = plain(150, 200, 72);
+            s.transpose_b = part % 2, s.bias = part != 2, s.pre = part > 3 && part % 2;
+            s.activation = part == 0 ? 0 : part % 3 == 0 ? IGNIS__RELU : IGNIS__GELU;
+            s.batch = part == 6 ? 2 : 0;
+            check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
+        }
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */

@@ -869,6 +869,233 @@ TEST(cross_entropy_behind_and_before_others)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/* linear_cross_entropy --------------------------------------------------------------------------------------------------------- */
+
+typedef struct linear_entropy_case {
+    ignis_dtype dtype;
+    int64_t rows, n, columns, classes, chunk;
+    ignis_reduction reduction;
+    double upstream;           /* the gradient of the loss */
+    bool of_hidden, of_weight; /* gradients */
+} linear_entropy_case;
+
+static void check_linear_cross_entropy(const linear_entropy_case *e)
+{
+    ignis_cross_entropy_desc desc;
+    ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor hidden = noise_at(IGNIS_SHAPE(e->rows, e->n), e->dtype, 1, 1, 0, e->of_hidden), targets, loss, grad;
+    ignis_tensor weight = noise_at(IGNIS_SHAPE(e->columns, e->n), e->dtype, 2, 1, 0, e->of_weight);
+    int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, v, i, used = 0;
+    double *hs = tensor_values(hidden), *ws = tensor_values(weight), *dh = numbers(e->rows * e->n), *dw = numbers(e->columns * e->n), *got;
+    double *row = numbers(e->columns), *share = numbers(e->columns), sum = 0, scale,
+           tolerance = e->dtype == IGNIS_F16 ? 3e-3 : 2 * rounding_of(e->dtype);
+    for (r = 0; r < e->rows; r++) {
+        indices[r] = r % 5 == 1 ? -100 : (int64_t)((noise(20, r) + 1) / 2 * (double)e->classes);
+        used += indices[r] != -100;
+    }
+    targets = indices_of(indices, IGNIS_SHAPE(e->rows), IGNIS_I32);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = e->reduction;
+    desc.classes = e->classes == e->columns ? 0 : e->classes;
+    desc.chunk = e->chunk;
+    loss = ignis_linear_cross_entropy(hidden, weight, targets, &desc);
+    CHECK_SHAPE_IS(loss, IGNIS_SHAPE(1));
+    CHECK_INT(tensor_info(loss).dtype, wide);
+    scale = e->reduction == IGNIS_REDUCTION_MEAN ? 1 / (double)used : 1;
+    for (r = 0; r < e->rows; r++) {
+        double max = -INFINITY, exps = 0;
+        if (indices[r] == -100)
+            continue;
+        for (v = 0; v < e->classes; v++) {
+            for (row[v] = 0, i = 0; i < e->n; i++)
+                row[v] += hs[r * e->n + i] * ws[v * e->n + i];
+            max = row[v] > max ? row[v] : max;
+        }
+        softmax_reference(row, share, e->classes);
+        for (v = 0; v < e->classes; v++)
+            exps += exp(row[v] - max);
+        sum += max + log(exps) - row[indices[r]];
+        share[indices[r]] -= 1;
+        for (v = 0; v < e->classes; v++)
+            for (i = 0; i < e->n; i++) {
+                dh[r * e->n + i] += scale * e->upstream * share[v] * ws[v * e->n + i];
+                dw[v * e->n + i] += scale * e->upstream * share[v] * hs[r * e->n + i];
+            }
+    }
+    CHECK_CLOSE(ignis_item(loss), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : e->dtype == IGNIS_F32 ? 4e-6 : 4e-3);
+    CHECK(tensor_info(loss).requires_grad == (e->of_hidden || e->of_weight));
+    if (e->of_hidden || e->of_weight) {
+        grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
+        CHECK_OK(ignis_backward(loss, e->upstream == 1 ? IGNIS_NO_ARRAY : ignis_tensor_data(grad)));
+    }
+    if (e->of_hidden) {
+        got = array_values(ignis_tensor_grad(hidden));
+        CHECK_ALL("dhidden of linear_cross_entropy", e->dtype, e->columns, got, dh, e->rows * e->n, tolerance,
+                  largest(dh, e->rows * e->n) + 1e-30);
+        free(got);
+    }
+    if (e->of_weight) {
+        got = array_values(ignis_tensor_grad(weight));
+        CHECK_ALL("dweight of linear_cross_entropy", e->dtype, e->columns, got, dw, e->columns * e->n, tolerance,
+                  largest(dw, e->columns * e->n) + 1e-30);
+        free(got);
+    }
+    CHECK(ignis_tensor_grad(hidden).id != 0 || !e->of_hidden);
+    CHECK_OK(ignis_scope_end(scope));
+    free(indices), free(hs), free(ws), free(dh), free(dw), free(row), free(share);
+}
+
+TEST(linear_cross_entropy_and_its_gradients)
+{
+    static const linear_entropy_case cases[] = {{IGNIS_F64, 11, 5, 7, 7, 0, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 11, 5, 7, 6, 3, IGNIS_REDUCTION_MEAN, 0.75, true, true},
+                                                {IGNIS_F64, 11, 8, 16, 13, 1, IGNIS_REDUCTION_SUM, 1, true, true},
+                                                {IGNIS_F64, 12, 8, 16, 16, 4, IGNIS_REDUCTION_MEAN, 1, true, false},
+                                                {IGNIS_F64, 12, 8, 16, 16, 5, IGNIS_REDUCTION_MEAN, 1, false, true},
+                                                {IGNIS_F64, 1, 1, 1, 1, 0, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 12, 8, 16, 16, 5, IGNIS_REDUCTION_MEAN, 1, false, false},
+                                                {IGNIS_F64, 300, 16, 40, 37, 131, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 5, 16, 1100, 1100, 2, IGNIS_REDUCTION_MEAN, 1, true, true}};
+    linear_entropy_case e;
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        e = cases[i];
+        e.dtype = dtype;
+        check_linear_cross_entropy(&e);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_tensor apply_linear_cross_entropy(const ignis_tensor *inputs, int count, void *user_data)
+{
+    static const int64_t targets[7] = {1, 0, 4, -100, 2, 2, 3};
+    ignis_cross_entropy_desc desc;
+    ignis_tensor indices = indices_of(targets, IGNIS_SHAPE(7), IGNIS_I64), loss;
+    (void)count, (void)user_data;
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 3;
+    loss = ignis_linear_cross_entropy(inputs[0], inputs[1], indices, &desc);
+    let_go(indices);
+    return loss;
+}
+
+TEST(linear_cross_entropy_gradcheck)
+{
+    ignis_tensor inputs[2];
+    SETUP(NULL);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(7, 3), IGNIS_F64, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(5, 3), IGNIS_F64, 2, true);
+    CHECK(ignis_gradcheck(apply_linear_cross_entropy, NULL, inputs, 2, NULL) < 1e-6);
+    let_go(inputs[0]), let_go(inputs[1]);
+}
+
+/*  Twice the same bits, behind an operation and before one; and a second backward, which must find what was saved as it was. */
+TEST(linear_cross_entropy_is_deterministic_and_may_be_repeated)
+{
+    int64_t targets[100], i;
+    double *values[2];
+    ignis_cross_entropy_desc desc;
+    ignis_dtype dtype;
+    int run;
+    SETUP(NULL);
+    for (i = 0; i < 100; i++)
+        targets[i] = i * i % 48;
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 17;
+    EACH_FLOAT(dtype)
+    {
+        for (run = 0; run < 2; run++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(4, 25, 32), dtype, 1, true), w = tensor_noise(IGNIS_SHAPE(48, 32), dtype, 2, true);
+            ignis_tensor loss =
+                ignis_scale(ignis_linear_cross_entropy(ignis_gelu(x), w, indices_of(targets, IGNIS_SHAPE(4, 25), IGNIS_I64), &desc), 0.5);
+            if (run == 0) {
+                CHECK_OK(ignis_backward_retain(loss, IGNIS_NO_ARRAY));
+                CHECK_OK(ignis_zero_grad(x));
+                CHECK_OK(ignis_zero_grad(w));
+            }
+            CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+            values[run] = array_values(ignis_tensor_grad(w));
+            CHECK(largest(values[run], 48 * 32) > 0);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+        CHECK(memcmp(values[0], values[1], sizeof *values[0] * 48 * 32) == 0);
+        free(values[0]), free(values[1]);
+    }
+}
+
+/*  Neither the logits nor their gradient are there as a whole. */
+TEST(linear_cross_entropy_takes_the_memory_of_its_chunks)
+{
+    int64_t *targets = (int64_t *)calloc(4096, sizeof *targets), before;
+    ignis_cross_entropy_desc desc;
+    ignis_tensor hidden, weight, indices, loss;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 64;
+    hidden = tensor_noise(IGNIS_SHAPE(4096, 8), IGNIS_BF16, 1, true);
+    weight = tensor_noise(IGNIS_SHAPE(1024, 8), IGNIS_BF16, 2, true);
+    indices = indices_of(targets, IGNIS_SHAPE(4096), IGNIS_I64);
+    before = memory().live_bytes;
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, &desc);
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    CHECK(memory().live_peak - before < 4096 * 1024 * 2 / 4); /* a fourth of the logits */
+    let_go(hidden), let_go(weight), let_go(indices), let_go(loss);
+    free(targets);
+}
+
+TEST(linear_cross_entropy_of_no_rows_and_of_wrong_inputs)
+{
+    static const int64_t targets[4] = {0, 1, 2, 3};
+    ignis_cross_entropy_desc desc;
+    ignis_tensor hidden, weight, other, indices, loss;
+    double *dw;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = IGNIS_REDUCTION_SUM;
+    weight = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 2, true);
+    hidden = tensor_noise(IGNIS_SHAPE(0, 8), IGNIS_F32, 1, true);
+    indices = indices_of(targets, IGNIS_SHAPE(0), IGNIS_I64);
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, &desc);
+    CHECK_NUMBER(ignis_item(loss), 0);
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    dw = array_values(ignis_tensor_grad(weight));
+    CHECK_NUMBER(largest(dw, 48), 0);
+    free(dw);
+    let_go(loss);
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, NULL);
+    CHECK(isnan(ignis_item(loss)));
+    let_go(loss), let_go(indices), let_go(hidden);
+    hidden = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 1, true);
+    other = tensor_noise(IGNIS_SHAPE(6, 7), IGNIS_F32, 1, true);
+    indices = indices_of(targets, IGNIS_SHAPE(4), IGNIS_I64);
+    for (i = 0; i < 6; i++) {
+        memset(&desc, 0, sizeof desc);
+        desc.chunk = i == 4 ? -1 : 0;
+        desc.classes = i == 5 ? 7 : 0;
+        loss = ignis_linear_cross_entropy(i == 0 ? indices : hidden,
+                                          i == 1   ? other
+                                          : i == 2 ? hidden
+                                                   : weight,
+                                          i == 3 ? hidden : indices, &desc);
+        CHECK(loss.id == 0 || i == 2);
+        CHECK_INT(ignis_status_last(), i == 0 || i == 3 ? IGNIS_ERROR_DTYPE
+                                       : i == 1         ? IGNIS_ERROR_SHAPE
+                                       : i == 2         ? IGNIS_OK
+                                                        : IGNIS_ERROR_ARGUMENT);
+        ignis_status_clear();
+        if (loss.id)
+            let_go(loss);
+    }
+    let_go(hidden), let_go(weight), let_go(other), let_go(indices);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(cross_entropy_of_a_vocabulary)
 {
     entropy_case e;

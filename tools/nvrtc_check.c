@@ -142,9 +142,17 @@ static const char *const gemm_mma[] = {
     "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 
 #define TILED(a, b, columns) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns
-static const char *const gemm_hopper[] = {
-    "-DIGNIS_T=2" TILED(0, 0, 256), "-DIGNIS_T=2" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(1, 0, 256), "-DIGNIS_T=2" TILED(1, 1, 256),
-    "-DIGNIS_T=1" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(0, 1, 128), "-DIGNIS_T=2" TILED(1, 0, 128), NULL};
+static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256),
+                                          "-DIGNIS_T=2" TILED(1, 0, 256),
+                                          "-DIGNIS_T=2" TILED(1, 1, 256),
+                                          "-DIGNIS_T=1" TILED(0, 1, 256),
+                                          "-DIGNIS_T=2" TILED(0, 1, 128),
+                                          "-DIGNIS_T=2" TILED(1, 0, 128),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=1",
+                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=1" TILED(0, 1, 128) " -DIGNIS_ACTIVATION=2",
+                                          NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
