@@ -1828,10 +1828,11 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
-    head_dim is 64 at least and there are a query and a key; for the gradients, 32 queries (16 if head_dim is not 64). What goes to the other
-    kernels all the same is told to the logger, as information. The gradients then need 4 bytes for each element of q while they are computed,
-    and have the same bits each time, as with all kernels.
+    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
+    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
+    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
+    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -15978,12 +15979,14 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 }
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
-    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-static const struct ignis__attention_hopper {
+    over at a time. */
+typedef struct ignis__attention_hopper_shape {
     int head_dim, groups, keys;
-} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+} ignis__attention_hopper_shape;
 
-/*  Whether the caller wants wgmma, and it can be had. */
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -15995,6 +15998,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "the device is not of compute capability 9.0";
     else if (!ignis__cuda.cuTensorMapEncodeTiled)
         why = "the driver is older than CUDA 12.0";
+    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
+        why = "NVRTC is older than 12.0";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
     else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
@@ -16350,7 +16355,7 @@ typedef struct ignis__forward_plan {
 /*  Forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
-    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
     int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
