@@ -1566,7 +1566,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
-    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
@@ -12685,8 +12685,9 @@ typedef struct ignis__product {
 
 /*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
 typedef struct ignis__epilogue {
+    double factor;             /* of the product; 0: 1 */
     ignis__array *bias;        /* [n], added to each row */
-    int activation;            /* IGNIS__RELU or _GELU; 0: none */
+    int activation;            /* an ignis_activation; 0: none */
     bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
     ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
     ignis__array *residual;    /* like out, added */
@@ -12695,13 +12696,11 @@ typedef struct ignis__epilogue {
     ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
 } ignis__epilogue;
 
-enum { IGNIS__RELU = 1, IGNIS__GELU };
-
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
-    double alpha;
+    double factor;
     int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
 } ignis__gemm;
 
@@ -12825,7 +12824,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.batch_b = product->batch_b;
     p.transpose_a = product->transpose_a;
     p.transpose_b = product->transpose_b;
-    p.alpha = 1;
+    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
     p.split_k = p.k;
     p.activation = epilogue->activation;
@@ -12865,7 +12864,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                         p->transpose_a ? 64 : kernel->rows);
         ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
         pre = out = a; /* not used */
         if (p->direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
@@ -13113,13 +13112,14 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
+/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
     sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
-static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epilogue, ignis__array *out, ignis__array *a, ignis__array *b,
-                          ignis__array *bias)
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
+                          ignis__array *b, ignis__array *bias)
 {
-    static const float one_f32 = 1, zero_f32 = 0;
-    static const double one_f64 = 1, zero_f64 = 0;
+    static const float zero_f32 = 0;
+    static const double zero_f64 = 0;
+    float factor_f32 = (float)factor;
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
@@ -13150,7 +13150,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epil
     if (op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
                               (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
-                               wide ? (const void *)&one_f64 : (const void *)&one_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+                               wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
                                (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
                                (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
                                &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
@@ -13169,15 +13169,17 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
     ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
     ignis__epilogue rest = *epilogue;
+    double factor = epilogue->factor != 0 ? epilogue->factor : 1;
     ignis__gemm p;
+    rest.factor = 1;
     *row_sums = false;
     if (product->k == 0)
         ignis__op_zero(op, to);
     else if (epilogue->bias && narrow)
-        biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
+        biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
-        *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
-    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+        *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
+    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
     if (biased)
         rest.bias = NULL;
@@ -14623,7 +14625,7 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
         inputs[p.bias_2 = count++] = b2;
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
-    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    p.activation = (int)activation;
     if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
     else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {

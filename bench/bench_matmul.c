@@ -72,7 +72,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     if (form->gelu) {
         epilogue.bias = op.in[BIAS];
         epilogue.pre = op.in[PRE];
-        epilogue.activation = IGNIS__GELU;
+        epilogue.activation = IGNIS_ACTIVATION_GELU;
     }
     ignis__matmul.by = by; /* as ignis_desc.matmul */
     (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);

@@ -74,7 +74,7 @@ __device__ inline void store(const Product &p, const ignis_tensor_map *out, cons
     Place place = tile;
     place.row += 64 * group;
 #pragma unroll 1
-    for (int strip = 0; strip < BN / 64 && place.column < p.n; strip++, place.column += 64) {
+    for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
         char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);
         float *const results = (float *)room;
         if (direct && thread == 0) {
