@@ -12803,12 +12803,20 @@ static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address fr
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
+    if (from == to) /* there was one */
+        return;
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
 static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
 {
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  Where a kernel puts so many rows of sums for ignis__gemm_sums: a single one of the same type is the result. */
+static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+{
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_room(op, count * out->numel, dtype);
 }
 
 /*  The parameters but for sums over parts; out and what goes with it has elements. */
@@ -12846,7 +12854,7 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
 {
     void *params[] = {p};
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_room(op, ignis__ceil_div(p->m, 32) * p->n, dtype);
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, 32), dtype);
     ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
@@ -12900,9 +12908,9 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.summed_rows) * p.n, dtype);
+        p.column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p.m, kernel.summed_rows), dtype);
     if (row_sums)
-        p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
+        p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
     ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
