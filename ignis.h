@@ -1529,9 +1529,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
-    not f64), MISMATCH (above the tolerance; the
-    message names input and element), those of fn.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older than it), DTYPE (an input that is not
+    f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
@@ -2065,7 +2064,7 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
-    Threads: any. Streams: writes on the current stream, and waits for it. */
+    Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
 /*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
