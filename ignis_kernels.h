@@ -18,8 +18,8 @@
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         gemm.cu                    176 lines    7609 bytes
-        gemm.cuh                   179 lines    8183 bytes
-        gemm_hopper.cu             224 lines   10531 bytes
+        gemm.cuh                   179 lines    8223 bytes
+        gemm_hopper.cu             224 lines   10550 bytes
         gemm_mma.cu                217 lines    9848 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
@@ -5449,7 +5449,7 @@ static const char *const ignis__lines_gemm_cu[] = {
 static const char *const ignis__lines_gemm_cuh[] = {
     "/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored",
     "",
-    "    out [batch, m, n] = f(alpha * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.",
+    "    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.",
     "*/",
     "#ifndef IGNIS_GEMM_CUH",
     "#define IGNIS_GEMM_CUH",
@@ -5458,7 +5458,7 @@ static const char *const ignis__lines_gemm_cuh[] = {
     "",
     "typedef ignis_wide<T> Wide;",
     "",
-    "enum { NO_ACTIVATION, RELU, GELU };",
+    "enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */",
     "",
     "/*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */",
     "struct Product {",
@@ -5473,7 +5473,7 @@ static const char *const ignis__lines_gemm_cuh[] = {
     "    long long m, n, k, batch;",
     "    long long batch_a, batch_b; /* elements between the matrices of a batch */",
     "    long long split_k;          /* elements of k that a part has, a multiple of 32 */",
-    "    double alpha;",
+    "    double factor;",
     "    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */",
     "    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */",
     "    int accumulate;                       /* out is added to the result */",
@@ -5561,7 +5561,7 @@ static const char *const ignis__lines_gemm_cuh[] = {
     "        ignis_pack<T, some> pack;",
     "#pragma unroll",
     "        for (int i = 0; i < some; i++)",
-    "            x[i] = Wide(p.alpha) * x[i] + bias[i];",
+    "            x[i] = Wide(p.factor) * x[i] + bias[i];",
     "        if (p.activation) {",
     "            if (p.gradient)",
     "                pack = ignis_load<some>(p.pre + at);",
@@ -5705,7 +5705,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    Place place = tile;",
     "    place.row += 64 * group;",
     "#pragma unroll 1",
-    "    for (int strip = 0; strip < BN / 64 && place.column < p.n; strip++, place.column += 64) {",
+    "    for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {",
     "        char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);",
     "        float *const results = (float *)room;",
     "        if (direct && thread == 0) {",
@@ -8919,8 +8919,8 @@ static const ignis__source ignis__sources[] = {
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
-    {"gemm.cuh", 0x3bf83db70bbe22d0ULL, ignis__lines_gemm_cuh, 179},
-    {"gemm_hopper.cu", 0xa855f6d6812584caULL, ignis__lines_gemm_hopper_cu, 224},
+    {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
+    {"gemm_hopper.cu", 0x5a37870640e27e66ULL, ignis__lines_gemm_hopper_cu, 224},
     {"gemm_mma.cu", 0x32a5c2f6be18d492ULL, ignis__lines_gemm_mma_cu, 217},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
