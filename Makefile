@@ -182,7 +182,7 @@ test-lazy:
 	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-streams:
-	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
+	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse IGNIS_SIM_ASYNC=early $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
 	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-clang:

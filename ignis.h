@@ -1529,9 +1529,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
-    not f64), MISMATCH (above the tolerance; the
-    message names input and element), those of fn.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older than it), DTYPE (an input that is not
+    f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
@@ -1828,10 +1827,11 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
-    head_dim is 64 at least and there are a query and a key; for the gradients, 32 queries (16 if head_dim is not 64). What goes to the other
-    kernels all the same is told to the logger, as information. The gradients then need 4 bytes for each element of q while they are computed,
-    and have the same bits each time, as with all kernels.
+    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
+    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
+    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
+    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
@@ -2064,7 +2064,7 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
-    Threads: any. Streams: writes on the current stream, and waits for it. */
+    Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
 /*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
@@ -12801,12 +12801,20 @@ static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address fr
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
+    if (from == to) /* there was one */
+        return;
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
 static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
 {
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  Where a kernel puts so many rows of sums for ignis__gemm_sums: a single one of the same type is the result. */
+static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+{
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_room(op, count * out->numel, dtype);
 }
 
 /*  The parameters but for sums over parts; out and what goes with it has elements. */
@@ -12844,7 +12852,7 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
 {
     void *params[] = {p};
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_room(op, ignis__ceil_div(p->m, 32) * p->n, dtype);
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, 32), dtype);
     ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
@@ -12898,9 +12906,9 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_room(op, ignis__ceil_div(p.m, kernel.summed_rows) * p.n, dtype);
+        p.column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p.m, kernel.summed_rows), dtype);
     if (row_sums)
-        p.row_sums = ignis__gemm_room(op, p.splits * p.m, dtype);
+        p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
     ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
         ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
@@ -15979,12 +15987,14 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 }
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
-    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-static const struct ignis__attention_hopper {
+    over at a time. */
+typedef struct ignis__attention_hopper_shape {
     int head_dim, groups, keys;
-} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+} ignis__attention_hopper_shape;
 
-/*  Whether the caller wants wgmma, and it can be had. */
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -15996,6 +16006,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "the device is not of compute capability 9.0";
     else if (!ignis__cuda.cuTensorMapEncodeTiled)
         why = "the driver is older than CUDA 12.0";
+    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
+        why = "NVRTC is older than 12.0";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
     else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
@@ -16351,7 +16363,7 @@ typedef struct ignis__forward_plan {
 /*  Forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
-    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
     int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);

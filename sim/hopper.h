@@ -107,7 +107,7 @@ typedef struct async {
     unsigned short_count;
 } async;
 
-/* The functions below that the shim or the executor call begin with this. */
+/* The thread sanitizer sees nothing of what happens in a scope with one of these. */
 struct quietly {
     worker *w;
     quietly(worker *of) : w(of) { begin_quiet(w); }
@@ -451,6 +451,8 @@ static const sim_tensor_map *tensor_map_at(worker *w, const void *p, int rank, s
         give_up(w, SIM_MISALIGNED_ADDRESS, "a tensor map is not aligned to 64 bytes", at);
     if (m->rank != rank)
         give_up(w, SIM_LAUNCH_FAILED, "a copy names another number of dimensions than its tensor map has", at);
+    if (m->swizzle && m->box[0] * m->element != 16 << m->swizzle)
+        give_up(w, SIM_LAUNCH_FAILED, "the simulator knows tiles only whose rows are as long as their swizzle", at);
     return m;
 }
 
@@ -958,7 +960,7 @@ static bool async_goes_on(worker *w)
     return true;
 }
 
-/* Who waits, and what for; then the mbarriers with a wait count. */
+/* Who waits at mbarriers, and what these lack; who waits for registers. */
 static void say_async_waiting(sim_text *t, const worker *w)
 {
     const async *a = w->async;

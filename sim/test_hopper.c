@@ -198,6 +198,9 @@ static void test_copies(build *b)
         tensor[i] = (float)(i + 1);
     for (int i = 0; i < 1024; i++)
         from[i] = (float)i, to[i] = 0, sum[i] = 1;
+    CHECK(run(b, "plain", 1, 32, 128, (void *[]){&to}) == 0 && to[0] == 1 && to[31] == 30);
+    for (int i = 0; i < 32; i++)
+        to[i] = 0;
     CHECK(run(b, "copies", 1, 64, 3 * TILE + 8, (void *[]){&m, &from, &to, &sum, &tile}) == 0);
     for (int i = 0; i < 1024; i++)
         wrong += to[i] != (float)i || sum[i] != (float)(i + 1);

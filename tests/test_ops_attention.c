@@ -792,7 +792,7 @@ TEST(sdpa_backward_by_wgmma_repeats)
     int run;
     SETUP_WGMMA();
     first = hash_of_gradients(1, &c);
-    for (run = 0; run < (test_is_simulator() ? 2 : 100); run++)
+    for (run = 0; run < (test_is_simulator() || test_is_memcheck() ? 2 : 100); run++)
         CHECK(hash_of_gradients(1, &c) == first);
 }
 

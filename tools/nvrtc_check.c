@@ -493,8 +493,16 @@ int main(int argc, char **argv)
             printf("skipped: sm_%s, which this version does not know\n", chosen[a]);
     }
 
-    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++)
+    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        int listed = strstr(ignis__sources[i].name, ".cuh") != NULL;
+        for (int p = 0; p < COUNT(programs); p++)
+            listed |= programs[p].source == i;
+        if (!listed) {
+            fprintf(stderr, "nvrtc_check: the table of programs lacks %s\n", ignis__sources[i].name);
+            return 1;
+        }
         texts[i] = join(&ignis__sources[i]);
+    }
     for (int p = 0; p < COUNT(programs) && arch_count; p++) {
         int taken = 0;
         for (int a = 0; a < arch_count; a++)
