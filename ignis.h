@@ -202,6 +202,15 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON MATRIX PRODUCTS (>>ops.matmul)
+
+        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
+        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
+        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
+        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
+        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
@@ -1507,8 +1516,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
-    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
+    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
     to its inputs, the backward fails.
@@ -1520,9 +1529,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation, or in a backward function one made before), DTYPE (an input that is
-    not f64), MISMATCH (above the tolerance; the
-    message names input and element), those of fn.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older than it), DTYPE (an input that is not
+    f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
@@ -1557,7 +1565,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
-    IGNIS_ACTIVATION_GELU /* as ignis_gelu */
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
@@ -1819,15 +1827,29 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. With IGNIS_ATTENTION_WGMMA (ignis_desc.attention) they use those of compute capability 9.0 as these want it, if
-    head_dim is 64 at least and there are a query and a key; what goes to the other kernels all the same is told to the logger, as information.
-    Backward, they give the same bits each time, too; they want 32 queries or more, and have 4 bytes for each element of q while they run.
+    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
+    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
+    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
+    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+
+/*  ignis_sdpa_packed - ignis_sdpa of q, k and v where one projection (ignis_linear) left them: nothing is copied
+    Shapes: qkv [seq, (num_heads + 2 num_kv_heads) * head_dim], or with a batch in front: in each row the heads of q, then those of k, then those of
+    v. The result is [seq, num_heads * head_dim], or with the batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the
+    three parts. desc may be null for all defaults.
+    With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for backward; its num_heads is 0, or that of q and k
+    together. Without, rope is null.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_sdpa and ignis_rope.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope);
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
@@ -2042,7 +2064,7 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
-    Threads: any. Streams: writes on the current stream, and waits for it. */
+    Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
 /*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
@@ -2085,6 +2107,14 @@ static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const 
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
+}
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc *rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, rope);
+}
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, &rope);
 }
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
@@ -9556,6 +9586,7 @@ typedef struct ignis__tensor_thread {
     int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
     bool unbalanced;                /* the function has tried to */
     bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -9574,6 +9605,7 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->walk_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
     }
     return thread;
 }
@@ -10553,6 +10585,52 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
+/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+typedef struct ignis__watch {
+    uint64_t newest;     /* array that was there, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* when they were read first; in the same block */
+    int count, capacity;
+} ignis__watch;
+
+static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+{
+    if (watch->count + 1 >= watch->capacity) {
+        int capacity = watch->capacity ? 2 * watch->capacity : 64;
+        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+        ignis_array *arrays = (ignis_array *)ignis__alloc(size);
+        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        if (!arrays) {
+            ignis__fail_host_memory(call, size);
+            return false;
+        }
+        if (watch->count) {
+            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
+            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        }
+        ignis__free(watch->arrays);
+        watch->arrays = arrays;
+        watch->versions = versions;
+        watch->capacity = capacity;
+    }
+    watch->arrays[watch->count].id = array->slot.handle;
+    watch->versions[watch->count++] = ignis__array_version(array);
+    return true;
+}
+
+/*  An operation is about to read an array. */
+static bool ignis__watch_read(const char *call, const ignis__array *array)
+{
+    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    int i;
+    if (!watch || array->id > watch->newest)
+        return true;
+    for (i = 0; i < watch->count; i++)
+        if (watch->arrays[i].id == array->slot.handle)
+            return true;
+    return ignis__watch_add(call, watch, array);
+}
+
 #define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
@@ -10584,6 +10662,12 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ok = false;
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
+    }
+    for (i = 0; ok && i < held; i++) {
+        ignis__array *array = ignis__tensor_array(call, inputs[i]);
+        ok = array && ignis__watch_read(call, array);
+        if (array)
+            ignis__array_drop(call, array);
     }
     if (ok && wanted)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -11669,6 +11753,7 @@ typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     uint64_t seed, random_used;
+    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
@@ -11688,7 +11773,7 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
-    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
+    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -11749,12 +11834,14 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
+static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result, ignis__tensor *const *inputs,
+                                     int count, ignis__watch *watch)
 {
+    ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
+    int i, alive = count;
     if (!made || !ignis__dtype_is_float(made->dtype)) {
         if (made)
             ignis__tensor_drop(call, made);
@@ -11763,16 +11850,24 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
+    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(watch->arrays[i])) {
+            watch->arrays[alive] = watch->arrays[i];
+            watch->versions[alive++] = watch->versions[i];
+        }
+    }
+    checkpoint->counts = launches.id != 0;
+    if (watch->arrays)
+        watch->arrays[alive] = launches;
+    rule.saved = watch->arrays ? watch->arrays : &launches;
+    rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
-        if (count)
-            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+        if (alive)
+            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -11784,8 +11879,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS + 1];
-    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
+    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11802,6 +11896,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         return result;
     }
     thread = ignis__tensor_thread_now();
+    memset(&watch, 0, sizeof watch);
+    memset(&checkpoint, 0, sizeof checkpoint);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
@@ -11810,24 +11906,28 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array != NULL;
-        if (ok) {
-            saved[i].id = array->slot.handle;
-            versions[i] = ignis__array_version(array);
+        ok = array && ignis__watch_add(call, &watch, array);
+        if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
+        if (array)
             ignis__array_drop(call, array);
-        } else if (held[i]) {
+        if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
-        }
     }
+    watch.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->watch;
+    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
+        thread->watch = &watch;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    thread->watch = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
         result.id = 0;
+    ignis__free(watch.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -12215,7 +12315,9 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
-        if (!array) {
+        if (!array || !ignis__watch_read(call, array)) {
+            if (array)
+                ignis__array_drop(call, array);
             if (tensor)
                 ignis__tensor_drop(call, tensor);
             ignis__op_drop_inputs(op);
@@ -12582,8 +12684,9 @@ typedef struct ignis__product {
 
 /*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
 typedef struct ignis__epilogue {
+    double factor;             /* of the product; 0: 1 */
     ignis__array *bias;        /* [n], added to each row */
-    int activation;            /* IGNIS__RELU or _GELU; 0: none */
+    int activation;            /* an ignis_activation; 0: none */
     bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
     ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
     ignis__array *residual;    /* like out, added */
@@ -12592,13 +12695,11 @@ typedef struct ignis__epilogue {
     ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
 } ignis__epilogue;
 
-enum { IGNIS__RELU = 1, IGNIS__GELU };
-
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
-    double alpha;
+    double factor;
     int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
 } ignis__gemm;
 
@@ -12609,7 +12710,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[80]; /* of its variant; "": none */
+    char define[100]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12681,29 +12782,6 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
 }
 
-/*  Launches the product itself. */
-static void ignis__gemm_launch(ignis__op *op, const ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
-{
-    const char *define = kernel->define[0] ? kernel->define : NULL;
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
-    ignis__tensor_map a, b, out;
-    void *mapped[] = {&a, &b, &out, p}, *plain[] = {p};
-    if (kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                        p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                        p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && !p->bias && !p->activation && !p->residual && !p->accumulate && !p->column_sums;
-        out = a;
-        if (p->direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
-    }
-    if (kernel->stays)
-        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-    ignis__op_launch(op, kernel->builtin, dtype, define, blocks, 1, 1, kernel->threads, 1, kernel->shared,
-                     kernel->builtin == IGNIS__BUILTIN_GEMM_HOPPER ? mapped : plain);
-}
-
 /*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
 static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
 {
@@ -12753,7 +12831,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.batch_b = product->batch_b;
     p.transpose_a = product->transpose_a;
     p.transpose_b = product->transpose_b;
-    p.alpha = 1;
+    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
     p.split_k = p.k;
     p.activation = epilogue->activation;
@@ -12779,6 +12857,32 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
     ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out, pre;
+    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        pre = out = a; /* not used */
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->pre)
+            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->activation)
+            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
+                     p->activation);
+    }
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
+                     kernel->shared, kernel->stays ? mapped : plain);
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
@@ -13015,13 +13119,14 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
+/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
     sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
-static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epilogue, ignis__array *out, ignis__array *a, ignis__array *b,
-                          ignis__array *bias)
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
+                          ignis__array *b, ignis__array *bias)
 {
-    static const float one_f32 = 1, zero_f32 = 0;
-    static const double one_f64 = 1, zero_f64 = 0;
+    static const float zero_f32 = 0;
+    static const double zero_f64 = 0;
+    float factor_f32 = (float)factor;
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
@@ -13052,7 +13157,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, int epil
     if (op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
                               (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
-                               wide ? (const void *)&one_f64 : (const void *)&one_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+                               wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
                                (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
                                (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
                                &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
@@ -13071,15 +13176,17 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
     ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
     ignis__epilogue rest = *epilogue;
+    double factor = epilogue->factor != 0 ? epilogue->factor : 1;
     ignis__gemm p;
+    rest.factor = 1;
     *row_sums = false;
     if (product->k == 0)
         ignis__op_zero(op, to);
     else if (epilogue->bias && narrow)
-        biased = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
+        biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
     else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
-        *row_sums = ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
-    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+        *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
+    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
         return false;
     if (biased)
         rest.bias = NULL;
@@ -14525,7 +14632,7 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
         inputs[p.bias_2 = count++] = b2;
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
-    p.activation = activation == IGNIS_ACTIVATION_RELU ? IGNIS__RELU : IGNIS__GELU;
+    p.activation = (int)activation;
     if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
     else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
@@ -15043,16 +15150,26 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-/*  own: the caller's frequencies on the device; null: those of the parameters. */
+/*  Turns the heads at the beginning of rows of x, of so many elements each, into rows of y, which may be x. own: the caller's frequencies on the
+    device; null: those of the parameters. */
+static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
+                             int64_t x_row, ignis__array *own, double direction)
+{
+    ignis__address table = own ? ignis__op_read(op, own) : 0;
+    int64_t pack = ignis__pack_elements(dtype), threads;
+    int packed = rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,       &rope->offset,
+                      &rope->heads, &rope->half, &direction, &packed, &table,      rope->frequencies};
+    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
+}
+
+/*  The same for whole rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
-    int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
-    int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
-                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    int64_t width = (int64_t)2 * rope->heads * rope->half;
+    ignis__rope_turn(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -15084,34 +15201,29 @@ static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, co
     return true;
 }
 
-/*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
+/*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads, int64_t head_dim,
+                                ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
-    int64_t width = shape->dim[shape->ndim - 1];
     double base, ratio, frequency = 1;
     int i;
     memset(rope, 0, sizeof *rope);
-    if (!ignis__op_is_float(op, 0, "x"))
-        return false;
     base = desc->base == 0 ? 10000.0 : desc->base;
-    if (desc->num_heads < 1)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
-    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                              ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
+    if (head_dim % 2 != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
+                              ignis__shape_write(shape).text, (long long)head_dim);
+    if (head_dim > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
     if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
-    rope->heads = desc->num_heads;
-    rope->half = (int)(width / desc->num_heads / 2);
+    rope->heads = heads;
+    rope->half = (int)(head_dim / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
-    rope->rows = op->in[0]->numel / width;
+    rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
     if (own)
         return ignis__rope_own_check(op, desc, own, rope->half);
@@ -15126,6 +15238,15 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     return true;
 }
 
+/*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
+static ignis__array *ignis__rope_own(ignis__op *op, const ignis_rope_desc *desc)
+{
+    ignis__array *own = NULL;
+    if (op->ok && desc->inv_freq_array.id)
+        op->ok = (own = ignis__array_hold(op->work.call, desc->inv_freq_array)) != NULL;
+    return own;
+}
+
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
     static const char call[] = "ignis_rope";
@@ -15133,13 +15254,21 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     ignis__rope rope;
     ignis__array *out = NULL, *own = NULL;
     ignis_tensor result;
+    int64_t width;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
+    width = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
-    else if (desc->inv_freq_array.id)
-        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
-    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
+    else if (desc->num_heads < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
+    else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+                       ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
+    else
+        own = ignis__rope_own(&op, desc);
+    if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, own, 1);
         if (own && op.records) /* through a view: the array itself stays the caller's */
@@ -15852,12 +15981,14 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
 }
 
 /*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
-    over at a time. Not with wgmma are: other dtypes and devices, other heads, and rows that the copy engine does not take. */
-static const struct ignis__attention_hopper {
+    over at a time. */
+typedef struct ignis__attention_hopper_shape {
     int head_dim, groups, keys;
-} ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+} ignis__attention_hopper_shape;
 
-/*  Whether the caller wants wgmma, and it can be had. */
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -15869,6 +16000,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "the device is not of compute capability 9.0";
     else if (!ignis__cuda.cuTensorMapEncodeTiled)
         why = "the driver is older than CUDA 12.0";
+    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
+        why = "NVRTC is older than 12.0";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
     else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
@@ -15983,12 +16116,32 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
+/*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
+static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
+                                  int most, ignis__attention *p)
+{
+    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
+    if (sq >= limit || sk >= limit || batches >= limit)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many", ignis__shape_write(q).text,
+                              ignis__shape_write(k).text);
+    p->batches = (int)batches;
+    p->heads = heads;
+    p->kv_heads = kv_heads;
+    p->head_dim = (int)head_dim;
+    p->sq = (int)sq;
+    p->sk = (int)sk;
+    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    return true;
+}
+
 /*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
     not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
-    int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
+    int64_t width, head_dim, kv_width;
     int last = q->ndim - 1;
     if (!ignis__op_is_float(op, 0, "q") || !ignis__op_same_dtype(op, 1, "k") || !ignis__op_same_dtype(op, 2, "v"))
         return false;
@@ -16014,19 +16167,24 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
-    if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                              ignis__shape_write(k).text);
-    p->batches = last == 2 ? (int)q->dim[0] : 1;
-    p->heads = heads;
-    p->kv_heads = (int)(kv_width / head_dim);
-    p->head_dim = (int)head_dim;
-    p->sq = (int)q->dim[last - 1];
-    p->sk = (int)k->dim[last - 1];
-    p->scale = ignis__root(1.0 / (double)head_dim, 2);
-    return true;
+    return ignis__attention_fill(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+}
+
+/*  The same for q, k and v in the rows of one tensor. */
+static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int64_t width = shape->dim[shape->ndim - 1], all = heads + 2 * (int64_t)kv_heads;
+    if (!ignis__op_is_float(op, 0, "qkv"))
+        return false;
+    if (shape->ndim < 2 || shape->ndim > 3)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
+                              ignis__shape_write(shape).text);
+    if (width == 0 || width % all != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
+                              ignis__shape_write(shape).text, heads, kv_heads);
+    return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for a number for each query head of each row. */
@@ -16162,9 +16320,14 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 3, gradients);
 }
 
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__attention *p)
+/*  packed: q, k and v are in one tensor. */
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, bool packed, ignis__attention *p)
 {
-    int heads = desc->num_heads ? desc->num_heads : 1, kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
+    int heads, kv_heads;
+    desc = desc ? desc : &defaults;
+    heads = desc->num_heads ? desc->num_heads : 1;
+    kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
@@ -16174,7 +16337,8 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) ||
+        !(packed ? ignis__attention_packed_sizes(op, heads, kv_heads, p) : ignis__attention_sizes(op, heads, kv_heads, 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -16193,7 +16357,7 @@ typedef struct ignis__forward_plan {
 /*  Forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
-    const struct ignis__attention_hopper *shape = ignis__attention_hopper;
+    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
     int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
@@ -16227,18 +16391,28 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
                          combine);
 }
 
+/*  Forward by the kernels that are the best for the operands. */
+static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    if (op->ok && ignis__attention_takes_wgmma(op, out->dtype, p)) {
+        ignis__sdpa_wgmma(op, out->dtype, p);
+    } else if (op->ok) {
+        variant = ignis__attention_choose(op, out->dtype, p);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p->sq, p->heads, p);
+    }
+}
+
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     ignis_tensor inputs[] = {q, k, v};
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op;
     ignis__array *out, *lse;
     int i;
     if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
+    ignis__sdpa_prepare(&op, desc, false, &p);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
@@ -16249,13 +16423,127 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok && ignis__attention_takes_wgmma(&op, out->dtype, &p)) {
-        ignis__sdpa_wgmma(&op, out->dtype, &p);
-    } else if (op.ok) {
-        variant = ignis__attention_choose(&op, out->dtype, &p);
-        ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
-    }
+    ignis__sdpa_run(&op, out, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
+}
+
+/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k, no heads: they do not turn */
+} ignis__sdpa_packed;
+
+/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                   ignis__attention_rows *k, ignis__attention_rows *v)
+{
+    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
+    k->data += head * (ignis__address)p->heads;
+    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+}
+
+/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+{
+    ignis__attention_rows behind;
+    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    if (turned)
+        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+}
+
+static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
+{
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op; /* of grad_out, qkv, out, lse, q and k that have turned, their frequencies */
+    ignis__array *grad;
+    ignis__address address;
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
+        return ignis__failed();
+    memcpy(&packed, args->params, sizeof packed);
+    ignis__sdpa_packed_operands(&op, op.in[1], args->saved_count > 3 ? op.in[4] : NULL, p);
+    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->lse = ignis__op_read(&op, op.in[3]);
+    grad = ignis__op_new_like(&op, op.in[1]);
+    address = ignis__op_write(&op, grad);
+    if (op.ok)
+        ignis__attention_parts(p, grad, address, &p->grad_q, &p->grad_k, &p->grad_v);
+    if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
+        ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
+    else
+        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
+    if (packed.rope.heads) /* back, where they are */
+        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
+                         args->saved_count > 4 ? op.in[5] : NULL, -1);
+    return ignis__op_give(&op, args, 1, &grad);
+}
+
+/*  An array for so many heads of each row of qkv. */
+static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+{
+    ignis_shape shape = op->in[0]->shape;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    return ignis__op_new(op, &shape, op->in[0]->dtype);
+}
+
+/*  Turns q and k into an array of their own. */
+static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+{
+    const ignis__attention *p = &packed->attention;
+    int heads = p->heads + p->kv_heads;
+    ignis__array *turned;
+    ignis__address from, to;
+    if (desc->num_heads != 0 && desc->num_heads != heads)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+        return NULL;
+    turned = ignis__sdpa_packed_new(op, p, heads);
+    from = ignis__op_read(op, op->in[0]);
+    to = ignis__op_write(op, turned);
+    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    return turned;
+}
+
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
+{
+    static const char call[] = "ignis_sdpa_packed";
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op;
+    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &qkv))
+        return ignis__no_tensor();
+    memset(&packed, 0, sizeof packed);
+    ignis__sdpa_prepare(&op, desc, true, p);
+    if (rope) {
+        own = ignis__rope_own(&op, rope);
+        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+    }
+    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    if (op.ok)
+        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+    if (op.ok)
+        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.records) {
+        lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
+        p->lse = ignis__op_write(&op, lse);
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, out);
+        ignis__op_save(&op, lse);
+        if (turned)
+            ignis__op_save(&op, turned);
+        if (own) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
+    }
+    ignis__sdpa_run(&op, out, p);
+    result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /*  How a cache is shared among blocks. */
@@ -17857,8 +18145,9 @@ static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t si
     return length;
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the items are sorted by offset.
-    Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the
+    items are sorted by offset. Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with
+    file->fault. */
 static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;

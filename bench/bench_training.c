@@ -450,6 +450,7 @@ static void bench_memory(void)
 /* --- attention --------------------------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
+static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in) { return ignis_sdpa_packed(in[0], &op->attention, NULL); }
 
 /*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
 typedef struct attention_shape {
@@ -458,6 +459,7 @@ typedef struct attention_shape {
     int64_t batch, sq, sk;
     ignis_mask mask;
     ignis_dtype dtype;
+    bool packed; /* q, k and v in one tensor */
 } attention_shape;
 
 static void bench_attention_shape(const attention_shape *shape)
@@ -470,14 +472,14 @@ static void bench_attention_shape(const attention_shape *shape)
     operation op;
     char name[64];
     memset(&op, 0, sizeof op);
-    op.run = run_sdpa;
-    op.count = 3;
+    op.run = shape->packed ? run_sdpa_packed : run_sdpa;
+    op.count = shape->packed ? 1 : 3;
     op.gradient = ignis_tensor_data(gradient);
     op.attention.num_heads = heads;
     op.attention.num_kv_heads = kv_heads;
     op.attention.mask = shape->mask;
-    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
-    for (i = 1; i < 3; i++)
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d), shape->dtype, 1, false);
+    for (i = 1; i < op.count; i++)
         op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
@@ -492,23 +494,25 @@ static void bench_attention_shape(const attention_shape *shape)
 static void bench_attention(void)
 {
     static const attention_shape others[] = {
-        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16},
-        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16},
-        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
-        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16},
+        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16, false},
+        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
+        {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;
@@ -525,6 +529,7 @@ static void bench_attention(void)
                 shape.sq = shape.sk = lengths[s];
                 shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
                 shape.dtype = IGNIS_BF16;
+                shape.packed = false;
                 bench_attention_shape(&shape);
             }
     for (s = 0; s < COUNT_OF(others); s++)

@@ -158,7 +158,7 @@ static void gpt_step(const gpt *g)
     ignis_scope scope = ignis_scope_begin(), inside;
     ignis_cross_entropy_desc entropy;
     ignis_sdpa_desc attention;
-    ignis_tensor x, h, qkv[3];
+    ignis_tensor x, h;
     int64_t i;
     memset(&entropy, 0, sizeof entropy);
     memset(&attention, 0, sizeof attention);
@@ -169,8 +169,7 @@ static void gpt_step(const gpt *g)
     for (i = 0; i < g->layers; i++) {
         bool is_last = i == g->layers - 1;
         inside = ignis_scope_begin();
-        ignis_split(ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias), -1, 3, NULL, qkv);
-        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+        h = ignis_sdpa_packed(ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias), &attention, NULL);
         h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
         h = ignis_add_layer_norm(x, h, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5, &x);
         inside = ignis_scope_begin();

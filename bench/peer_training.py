@@ -231,25 +231,36 @@ def bench_attention():
         ("D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, False, bf16),
         ("D64 causal S128", 64, 32, 32, 128, 128, 128, True, bf16),
         ("D128 causal S128", 128, 16, 16, 128, 128, 128, True, bf16),
+        ("D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, True, bf16, True),
+        ("D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, True, bf16, True),
     ]
     for shape in shapes:
         bench_attention_shape(*shape)
 
 
-def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype):
+def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype, packed=False):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def tensor(length, heads):  # as a network has it: [batch, length, heads, d] in memory
         return torch.randn(batch, length, heads, d, device=DEVICE, dtype=dtype).transpose(1, 2)
 
-    inputs = [tensor(sq, heads).requires_grad_()] + [tensor(sk, kv_heads).requires_grad_() for _ in range(2)]
+    def parts(qkv):  # of what one projection gives
+        return (y.view(batch, sq, -1, d).transpose(1, 2) for y in qkv.split([heads * d, kv_heads * d, kv_heads * d], 2))
+
+    def attention(*inputs):
+        q, k, v = parts(inputs[0]) if packed else inputs
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads)
+
+    if packed:
+        inputs = [torch.randn(batch, sq, (heads + 2 * kv_heads) * d, device=DEVICE, dtype=dtype).requires_grad_()]
+    else:
+        inputs = [tensor(sq, heads).requires_grad_()] + [tensor(sk, kv_heads).requires_grad_() for _ in range(2)]
     gradient = tensor(sq, heads)
     flops = 4 * sq * sk * d * heads * batch * (0.5 if causal else 1)
 
     def times(backend):
         with sdpa_kernel(backend):
-            return forward_and_backward(
-                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads), inputs, gradient)
+            return forward_and_backward(attention, inputs, gradient)
 
     flash = times(SDPBackend.FLASH_ATTENTION)
     cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))

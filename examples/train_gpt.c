@@ -317,9 +317,7 @@ static ignis_tensor block_attend(const model *m, const block *b, ignis_tensor h)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_sdpa_desc attention = {.num_heads = (int)m->heads};
-    ignis_tensor qkv[3];
-    ignis_split(ignis_linear(h, b->qkv_weight, b->qkv_bias), 2, 3, NULL, qkv);
-    h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+    h = ignis_sdpa_packed(ignis_linear(h, b->qkv_weight, b->qkv_bias), &attention, NULL);
     return ignis_scope_return(scope, ignis_linear(h, b->out_weight, b->out_bias));
 }
 

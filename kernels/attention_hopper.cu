@@ -160,7 +160,8 @@ __device__ inline void begin_scores(float (&s)[KEYS / 8][4], uint64_t q, uint64_
     ignis_ptx_wgmma_fence();
 #pragma unroll
     for (int d = 0; d < COLUMNS; d += 16) {
-        const uint64_t a = ignis_wgmma_ahead(q, d / 64 * 64 * 128 + d % 64 * 2), b = ignis_wgmma_ahead(k, d / 64 * KEYS * 128 + d % 64 * 2);
+        const uint64_t a = ignis_wgmma_ahead(q, d / 64 * 64 * 128 + d % 64 * 2);
+        const uint64_t b = ignis_wgmma_ahead(k, d / 64 * KEYS * 128 + d % 64 * 2);
         if (d == 0)
             ignis_ptx_wgmma<0, 0, 0>(s, a, b);
         else
@@ -285,17 +286,17 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
             load(k_ring, K_AT, FULL_K, EMPTY_K, k, n - 1);
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, n);
         }
-        /* The next item is taken late, so that nobody has two long ones, but before a wait, so that it is there in time. */
-        int next = index + gridDim.x;
-        if (CAUSAL) {
-            const unsigned taken = atomicAdd(plan.counter, 1);
-            if (taken == (unsigned)count - 1) /* every item is followed by one: this was the last */
-                *plan.counter = 0;
-            next = gridDim.x + taken;
-        }
+        /* The next item is taken late, so that nobody has two long ones, but ahead of a wait, which hides how long it takes. */
+        unsigned taken = 0;
+        if (CAUSAL)
+            taken = atomicAdd(plan.counter, 1);
         if (item.end > item.from)
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);
+        int next = index + gridDim.x;
         if (CAUSAL) {
+            if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
+                *plan.counter = 0;
+            next = gridDim.x + taken;
             ignis_mbarrier_wait(barrier(EMPTY_NEXT), parity);
             ignis_ptx_st_volatile_shared(base + NEXT_AT, next);
             ignis_ptx_mbarrier_arrive(barrier(FULL_NEXT));

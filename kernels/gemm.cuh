@@ -1,6 +1,6 @@
 /*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
 
-    out [batch, m, n] = f(alpha * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.
+    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.
 */
 #ifndef IGNIS_GEMM_CUH
 #define IGNIS_GEMM_CUH
@@ -9,7 +9,7 @@
 
 typedef ignis_wide<T> Wide;
 
-enum { NO_ACTIVATION, RELU, GELU };
+enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
 
 /*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
 struct Product {
@@ -24,12 +24,12 @@ struct Product {
     long long m, n, k, batch;
     long long batch_a, batch_b; /* elements between the matrices of a batch */
     long long split_k;          /* elements of k that a part has, a multiple of 32 */
-    double alpha;
+    double factor;
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
-    int direct;                           /* nothing is done to the product, and the copy engine can store it */
+    int direct;                           /* no more is done than a bias and an activation, and the copy engine can store it */
 };
 
 /*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
@@ -112,7 +112,7 @@ template <int threads, int columns> struct Epilogue {
         ignis_pack<T, some> pack;
 #pragma unroll
         for (int i = 0; i < some; i++)
-            x[i] = Wide(p.alpha) * x[i] + bias[i];
+            x[i] = Wide(p.factor) * x[i] + bias[i];
         if (p.activation) {
             if (p.gradient)
                 pack = ignis_load<some>(p.pre + at);

@@ -22,7 +22,7 @@
         IGNIS_SIM_THREADS  OS threads to spread blocks over (default: one a core, at most 16)
         IGNIS_SIM_STRICT   1: barriers that exited threads miss, and shuffles from missing lanes, are errors
         IGNIS_SIM_ASYNC    late | early: when bulk copies and products of warpgroups happen, see hopper.h
-        IGNIS_SIM_PATIENCE seconds (30) that a launch may make no progress while threads wait at mbarriers
+        IGNIS_SIM_PATIENCE seconds (30) that blocks of sm_90a may poll memory in vain while some of their threads wait for others
 */
 #include "sim.h"
 #include "shim_abi.h"
@@ -955,12 +955,20 @@ static void note_progress(worker *w)
     __atomic_store_n(&w->job->progress_at, now_ns(), __ATOMIC_RELAXED);
 }
 
-/* The block polls in vain. When threads of it wait at mbarriers and no block of the launch has gone on for too long, none will. */
+static bool somebody_waits(const worker *w)
+{
+    bool waits = w->async->waiting_count || w->async->short_count;
+    for (int i = 0; i < MAX_BARRIERS; i++)
+        waits |= w->barriers[i].arrived != 0;
+    return waits;
+}
+
+/* The block polls in vain. When threads of it wait for others and no block of the launch has gone on for too long, none will. */
 static void watch_progress(worker *w)
 {
     if (w->progress != w->last_seen)
         note_progress(w);
-    else if (w->async->waiting_count && now_ns() > __atomic_load_n(&w->job->progress_at, __ATOMIC_RELAXED) + settings.patience_ns)
+    else if (somebody_waits(w) && now_ns() > __atomic_load_n(&w->job->progress_at, __ATOMIC_RELAXED) + settings.patience_ns)
         deadlock(w, "no progress, some threads poll memory in vain");
 }
 

@@ -10,10 +10,16 @@
     Errors, besides misaligned, foreign or impossible operands:
         - an operand, or the source of a store, that threads wrote without their fence.proxy.async; programs with such instructions are
           compiled so that plain stores are seen, too, but for the sanitizers, which see only stmatrix, st.shared and cp.async
-        - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read
+        - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read, or a thread's
+          write over the source of a store
         - a thread that exits with products or stores that it did not wait for; a block that ends with loads that nobody waited for
         - an mbarrier that is not initialised, or gets more arrivals than it expects
         - setmaxnreg beyond what the block has: it waits for ever
+    Nobody hangs: when no thread of a block can go on, or the threads that can poll memory in vain (IGNIS_SIM_PATIENCE), the launch fails, and
+    says who waits where: for mbarriers the place in shared memory, the phase, and the arrivals and bytes that it lacks.
+
+    Not seen: whether the compiler lets products run beside other work (tools/nvrtc_check.c sees its notes) and how many registers it needs;
+    what a missing fence does to global memory; anything but the swizzle of 128 bytes in products; clusters; and time.
 */
 
 /* ------------------------------------------------------------------------------------------------ what a block has */
@@ -44,8 +50,9 @@ typedef struct bulk_store {
     char *to;           /* NULL: a tile */
     sim_tensor_map map; /* of that */
     sim_coordinates where;
-    const char *from; /* NULL: it has been read into data */
+    const char *from; /* NULL: it has been read into data, and somebody has waited for that */
     int adds;
+    bool done; /* written */
     unsigned bytes;
     char data[1];
 } bulk_store;
@@ -100,7 +107,7 @@ typedef struct async {
     unsigned short_count;
 } async;
 
-/* The functions below that the shim or the executor call begin with this. */
+/* The thread sanitizer sees nothing of what happens in a scope with one of these. */
 struct quietly {
     worker *w;
     quietly(worker *of) : w(of) { begin_quiet(w); }
@@ -212,6 +219,9 @@ static void runtime_wrote_shared(const void *p, unsigned bytes)
     unsigned t = w->current;
     if (!in_shared(w, p, bytes))
         return;
+    for (const bulk_store *s = a->stores; s; s = s->next)
+        if (s->from && s->from < (const char *)p + bytes && (const char *)p < s->from + s->bytes)
+            give_up_at(w, p, "a write over the source of a bulk store that nobody has waited for", sim_place{NULL, 0});
     unsigned begin = (unsigned)(shared_offset(w, p) / GRANULE), end = (unsigned)((shared_offset(w, p) + bytes + GRANULE - 1) / GRANULE);
     bool known = true;
     for (unsigned i = begin; i < end; i++) {
@@ -441,6 +451,8 @@ static const sim_tensor_map *tensor_map_at(worker *w, const void *p, int rank, s
         give_up(w, SIM_MISALIGNED_ADDRESS, "a tensor map is not aligned to 64 bytes", at);
     if (m->rank != rank)
         give_up(w, SIM_LAUNCH_FAILED, "a copy names another number of dimensions than its tensor map has", at);
+    if (m->swizzle && m->box[0] * m->element != 16 << m->swizzle)
+        give_up(w, SIM_LAUNCH_FAILED, "the simulator knows tiles only whose rows are as long as their swizzle", at);
     return m;
 }
 
@@ -791,22 +803,30 @@ static void runtime_tensor_load(void *to, const void *map, sim_coordinates where
 
 static void read_source(bulk_store *s)
 {
-    if (s->from)
+    if (s->from && !s->done)
         memcpy(s->data, s->from, s->bytes);
     s->from = NULL;
 }
 
-/* Takes it out of the list, too. */
-static void write_target(bulk_store **p)
+static void write_target(bulk_store *s)
 {
-    bulk_store *s = *p;
-    read_source(s);
+    if (s->done)
+        return;
     if (!s->to)
         move_tile(&s->map, &s->where, s->data, s->adds ? TILE_ADD : TILE_STORE);
     else if (s->adds)
         add_elements(s->to, s->data, s->bytes / 4, TENSOR_F32);
     else
         memcpy(s->to, s->data, s->bytes);
+    s->done = true;
+}
+
+/* Takes a store out of the list, once it is through. */
+static void finish_store(bulk_store **p)
+{
+    bulk_store *s = *p;
+    read_source(s);
+    write_target(s);
     *p = s->next;
     free(s);
 }
@@ -831,23 +851,17 @@ static bulk_store *begin_store(worker *w, const char *from, unsigned bytes, size
     return s;
 }
 
-/* In early mode it is done, but its group is still to be waited for. */
+/* Even where it is done at once, it is to be waited for. */
 static void end_store(worker *w, bulk_store *s)
 {
-    async *a = w->async;
-    *a->last_store = s;
-    if (settings.async_early) {
-        const char *from = s->from;
-        bulk_store *done = (bulk_store *)take_memory(sizeof *done);
-        done->thread = s->thread;
-        done->group = s->group;
-        done->from = from;
-        done->to = done->data;
-        write_target(a->last_store);
-        *a->last_store = done;
-        s = done;
-    }
-    a->last_store = &s->next;
+    const char *from = s->from;
+    *w->async->last_store = s;
+    w->async->last_store = &s->next;
+    if (!settings.async_early)
+        return;
+    read_source(s);
+    write_target(s);
+    s->from = from;
 }
 
 static void runtime_bulk_store(void *to, void *from, unsigned bytes, int adds, sim_place at)
@@ -888,7 +902,7 @@ static void runtime_bulk_wait(unsigned pending, int read_only)
     for (bulk_store **p = &a->stores; *p;) {
         bool finished = (*p)->thread == w->current && (*p)->group + pending < a->store_groups[w->current];
         if (finished && !read_only) {
-            write_target(p);
+            finish_store(p);
             continue;
         }
         if (finished)
@@ -917,7 +931,7 @@ static void async_thread_exits(worker *w)
         if ((*p)->from)
             give_up_at(w, (*p)->from, "this thread exits before its bulk store from here has read it (cp.async.bulk.wait_group.read)",
                        sim_place{NULL, 0});
-        write_target(p);
+        finish_store(p);
     }
     find_last_store(a);
     if (w->live > 1)
@@ -946,7 +960,7 @@ static bool async_goes_on(worker *w)
     return true;
 }
 
-/* Who waits, and what for; then the mbarriers with a wait count. */
+/* Who waits at mbarriers, and what these lack; who waits for registers. */
 static void say_async_waiting(sim_text *t, const worker *w)
 {
     const async *a = w->async;

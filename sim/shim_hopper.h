@@ -217,7 +217,7 @@ SIM_DEVICE void sim_ptx_st_volatile_shared_b32(sim_address a, unsigned s, SIM_AT
 SIM_UNTRACKED void __asan_storeN_noabort(void *p, long size)
 {
     if ((size_t)p - (size_t)sim_this_block.dynamic_shared < sim_this_block.dynamic_size)
-        sim_rt->wrote_shared(p, (unsigned)size);
+        sim_wrote_shared(p, (unsigned)size);
 }
 #define SIM_TRACKED(size) \
     SIM_UNTRACKED void __asan_store##size##_noabort(void *p) { __asan_storeN_noabort(p, size); }

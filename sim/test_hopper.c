@@ -40,7 +40,7 @@ enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
     X(NO_MAP, ALWAYS, "no tensor map", "")                                                                                             \
     X(WRONG_RANK, ALWAYS, "another number of dimensions", "")                                                                          \
     X(NO_STORE_WAIT, ALWAYS, "exits before its bulk store from here has read it", "shared memory + 32768")                             \
-    X(REUSED_SOURCE, LATE, NULL, NULL)                                                                                                 \
+    X(REUSED_SOURCE, ALWAYS, "shared memory + 32768: a write over the source of a bulk store that nobody has waited for", "")          \
     X(UNUSED_LOAD, LATE, "the block ends while a bulk load to here is under way", "shared memory + 40960")                             \
     X(NAMED_BARRIER, ALWAYS, "128 threads wait at barrier 1, which wants 160", "deadlock")                                             \
     X(POLLS_IN_VAIN, ALWAYS, "no progress, some threads poll memory in vain", "wait at the mbarrier at shared memory + 49168")
@@ -198,6 +198,9 @@ static void test_copies(build *b)
         tensor[i] = (float)(i + 1);
     for (int i = 0; i < 1024; i++)
         from[i] = (float)i, to[i] = 0, sum[i] = 1;
+    CHECK(run(b, "plain", 1, 32, 128, (void *[]){&to}) == 0 && to[0] == 1 && to[31] == 30);
+    for (int i = 0; i < 32; i++)
+        to[i] = 0;
     CHECK(run(b, "copies", 1, 64, 3 * TILE + 8, (void *[]){&m, &from, &to, &sum, &tile}) == 0);
     for (int i = 0; i < 1024; i++)
         wrong += to[i] != (float)i || sum[i] != (float)(i + 1);

@@ -187,3 +187,12 @@ extern "C" __global__ void __launch_bounds__(128) products(const ignis_bf16 *a, 
     one_product<0, 0, true>(shared, at, out + 4 * SIDE * SIDE);
     one_product<0, 1, true>(shared, at, out + 5 * SIDE * SIDE);
 }
+
+/*  Nothing of sm_90a here, but in its program: stores to dynamic shared memory are nobody's business. */
+extern "C" __global__ void plain(float *out)
+{
+    extern __shared__ float values[];
+    values[threadIdx.x] = (float)threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = values[threadIdx.x ^ 1];
+}

@@ -10,6 +10,7 @@ typedef struct scenario {
     int transpose_a, transpose_b;
     bool bias, pre, residual, accumulate, row_sums, column_sums, gradient;
     int activation;
+    double factor;
     int64_t offset; /* elements between the begin of the memory and that of a, b and out: 1 and 2 are no whole packs */
 } scenario;
 
@@ -77,6 +78,7 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.residual = s->residual ? op.in[RESIDUAL] : NULL;
     epilogue.row_sums = s->row_sums ? op.in[ROW_SUMS] : NULL;
     epilogue.column_sums = s->column_sums ? op.in[COLUMN_SUMS] : NULL;
+    epilogue.factor = s->factor;
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
@@ -93,13 +95,13 @@ static double unit_of(ignis_dtype dtype)
 static double activate(int activation, double x)
 {
     double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-    return activation == IGNIS__RELU ? x < 0 ? 0 : x : activation == IGNIS__GELU ? 0.5 * x * (1 + tanh(u)) : x;
+    return activation == IGNIS_ACTIVATION_RELU ? x < 0 ? 0 : x : activation == IGNIS_ACTIVATION_GELU ? 0.5 * x * (1 + tanh(u)) : x;
 }
 
 static double slope(int activation, double x)
 {
     double c = 0.79788456080286535588, t = tanh(c * (x + 0.044715 * x * x * x));
-    return activation == IGNIS__RELU ? x > 0 : 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+    return activation == IGNIS_ACTIVATION_RELU ? x > 0 : 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 
 static void compare(const char *what, const scenario *s, ignis_dtype dtype, int64_t i, double got, double expected, double bound)
@@ -137,7 +139,7 @@ static void check_rounding(scenario s, ignis_dtype dtype, int processors, double
                 for (l = 0; l < s.k; l++)
                     x += (s.transpose_a ? av[l * s.m + i] : av[i * s.k + l]) * (s.transpose_b ? bv[j * s.k + l] : bv[l * s.n + j]),
                         size += 1;
-                x += s.bias ? o.values[BIAS][j] : 0;
+                x = (s.factor != 0 ? s.factor : 1) * x + (s.bias ? o.values[BIAS][j] : 0);
                 bound = sums * size * size + rounding * 4 * sqrt(size);
                 if (s.activation && s.gradient) {
                     x *= slope(s.activation, o.values[PRE][at]);
@@ -276,7 +278,8 @@ static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
             s.transpose_a = part % 2, s.transpose_b = part / 2 % 2;
             s.bias = part == 0 || part >= 7, s.residual = part == 1 || part >= 9, s.accumulate = part == 2 || part >= 9;
             s.row_sums = part == 3 || part >= 9, s.column_sums = part == 4 || part >= 5;
-            s.activation = part == 5 || part == 7 || part == 9 ? IGNIS__RELU : part >= 5 ? IGNIS__GELU : 0;
+            s.activation = part == 5 || part == 7 || part == 9 ? IGNIS_ACTIVATION_RELU : part >= 5 ? IGNIS_ACTIVATION_GELU : 0;
+            s.factor = part == 1 || part >= 9 ? 0.75 : 0;
             s.gradient = part == 5 || part == 6, s.pre = part >= 5 && part != 8;
             check(s, float_dtypes[d], processors);
         }
@@ -284,11 +287,20 @@ static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
 
 TEST(what_is_done_to_a_product)
 {
+    int d, part;
     SETUP_OWN();
     check_epilogues(77, 48, 40, MANY);
     check_epilogues(35, 131, 24, FEW);
     check_epilogues(9, 21, 1100, MANY);
     check_epilogues(136, 200, 72, MANY);
+    for (d = 0; d < 4; d++) /* what wgmma's kernel does in registers */
+        for (part = 0; part < 8; part++) {
+            scenario s = plain(150, 200, 72);
+            s.transpose_b = part % 2, s.bias = part != 2, s.pre = part > 3 && part % 2;
+            s.activation = part == 0 ? 0 : part % 3 == 0 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
+            s.batch = part == 6 ? 2 : 0;
+            check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
+        }
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
@@ -307,8 +319,9 @@ TEST(what_is_done_to_a_product_of_cublaslt)
         for (part = 0; part < 4; part++) {
             scenario s = plain(21, 16, part == 3 ? 0 : 24);
             s.bias = s.pre = s.column_sums = true;
-            s.activation = part % 2 ? IGNIS__RELU : IGNIS__GELU;
+            s.activation = part % 2 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
             s.residual = s.accumulate = part >= 2;
+            s.factor = part == 1 ? 0.75 : 0;
             check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
         }
 }

@@ -338,6 +338,203 @@ TEST(sdpa_of_views)
     let_go(whole);
 }
 
+/* q, k and v in one tensor ------------------------------------------------------------------------------------------ */
+
+typedef struct packed_case {
+    attention_case attention; /* sk is sq */
+    ignis_sdpa_desc sdpa;
+    ignis_rope_desc rope; /* num_heads 0: nothing turns */
+} packed_case;
+
+static packed_case packed_case_of(const attention_case *c, bool turns)
+{
+    packed_case packed;
+    memset(&packed, 0, sizeof packed);
+    packed.attention = *c;
+    packed.sdpa = sdpa_desc_of(c);
+    packed.rope.num_heads = turns ? c->heads + c->kv_heads : 0;
+    packed.rope.pos_offset = 3;
+    return packed;
+}
+
+static ignis_tensor packed_whole(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const packed_case *c = (const packed_case *)user_data;
+    (void)count;
+    return ignis_sdpa_packed(inputs[0], &c->sdpa, c->rope.num_heads ? &c->rope : NULL);
+}
+
+/*  The same by operations that copy. */
+static ignis_tensor packed_in_parts(const ignis_tensor *inputs, const packed_case *c)
+{
+    const attention_case *a = &c->attention;
+    ignis_rope_desc rope = c->rope;
+    int64_t sizes[3];
+    ignis_tensor parts[3];
+    sizes[0] = (int64_t)a->heads * a->head_dim;
+    sizes[1] = sizes[2] = (int64_t)a->kv_heads * a->head_dim;
+    CHECK_OK(ignis_split(inputs[0], -1, 3, sizes, parts));
+    if (c->rope.num_heads) {
+        rope.num_heads = a->heads;
+        parts[0] = ignis_rope(parts[0], &rope);
+        rope.num_heads = a->kv_heads;
+        parts[1] = ignis_rope(parts[1], &rope);
+    }
+    return ignis_sdpa(parts[0], parts[1], parts[2], &c->sdpa);
+}
+
+static void check_same_bits(const attention_case *c, ignis_dtype dtype, const char *what, ignis_array a, ignis_array b)
+{
+    int64_t size = ignis_array_numel(a) * (int64_t)ignis_dtype_size(dtype);
+    unsigned char *x = (unsigned char *)malloc((size_t)size + 1), *y = (unsigned char *)malloc((size_t)size + 1);
+    char text[256];
+    CHECK_OK(ignis_array_to_host_raw(a, x, size));
+    CHECK_OK(ignis_array_to_host_raw(b, y, size));
+    if (memcmp(x, y, (size_t)size) != 0) {
+        snprintf(text, sizeof text, "%s differs: dtype %d, batch %d, heads %d of %d and %d, %d rows, mask %d", what, (int)dtype, c->batch,
+                 c->head_dim, c->heads, c->kv_heads, c->sq, (int)c->mask);
+        test__fail(__FILE__, __LINE__, text);
+    }
+    free(x);
+    free(y);
+}
+
+static void check_packed(packed_case packed, ignis_dtype dtype)
+{
+    const attention_case *c = &packed.attention;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x[2], y[2], weights = tensor_noise(rows_shape(c, c->sq, c->heads), dtype, 9, false);
+    int i;
+    for (i = 0; i < 2; i++) {
+        x[i] = tensor_noise(rows_shape(c, c->sq, c->heads + 2 * c->kv_heads), dtype, 8, true);
+        y[i] = i ? packed_in_parts(&x[i], &packed) : packed_whole(&x[i], 1, &packed);
+        CHECK_SHAPE_IS(y[i], rows_shape(c, c->sq, c->heads));
+        CHECK_OK(ignis_backward(y[i], ignis_tensor_data(weights)));
+    }
+    check_same_bits(c, dtype, "the value", ignis_tensor_data(y[0]), ignis_tensor_data(y[1]));
+    check_same_bits(c, dtype, "the gradient", ignis_tensor_grad(x[0]), ignis_tensor_grad(x[1]));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  On tensor cores and in plain CUDA C, with rows in packs of 16 bytes and without. */
+static const attention_case packed_cases[] = {
+    {2, 2, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 33, 33, IGNIS_MASK_NONE}, {2, 3, 1, 40, 17, 17, IGNIS_MASK_CAUSAL},
+    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {2, 2, 1, 38, 5, 5, IGNIS_MASK_NONE},
+};
+
+TEST(sdpa_packed_has_the_bits_of_its_parts)
+{
+    int i, d, turns;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(packed_cases); i++)
+        for (d = 0; d < 4; d++)
+            for (turns = 0; turns < 2; turns++)
+                check_packed(packed_case_of(&packed_cases[i], turns != 0), float_dtypes[d]);
+}
+
+/*  By the kernels of compute capability 9.0, whose maps have the strides of the whole. */
+TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
+{
+    static const attention_case c = {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL};
+    ignis_desc desc = test_desc(NULL);
+    ignis_device_info device;
+    int turns;
+    desc.attention = IGNIS_ATTENTION_WGMMA;
+    SETUP(&desc);
+    CHECK_OK(ignis_device_query(0, &device));
+    if (device.compute_major != 9)
+        SKIP("the device is not of compute capability 9.0");
+    for (turns = 0; turns < 2; turns++) {
+        fault_reset_counts();
+        check_packed(packed_case_of(&c, turns != 0), IGNIS_BF16);
+        CHECK_INT(fault_count("cuTensorMapEncodeTiled"), 2 * (4 + 6)); /* forward and backward took them, twice */
+    }
+}
+
+TEST(sdpa_packed_gradients_are_those_of_finite_differences)
+{
+    static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL}, {2, 1, 1, 6, 3, 3, IGNIS_MASK_NONE}};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2 * COUNT_OF(checked); i++) {
+        const attention_case *c = &checked[i / 2];
+        packed_case packed = packed_case_of(c, i % 2 != 0);
+        ignis_tensor x = tensor_noise(rows_shape(c, c->sq, c->heads + 2 * c->kv_heads), IGNIS_F64, 5, true);
+        CHECK(ignis_gradcheck(packed_whole, &packed, &x, 1, NULL) < 1e-6);
+        CHECK_OK(ignis_status_last());
+        let_go(x);
+    }
+}
+
+/*  Nothing but the result and what it needs for the backward is made, and nothing is copied. */
+TEST(sdpa_packed_launches)
+{
+    static const attention_case c = {2, 2, 1, 64, 33, 33, IGNIS_MASK_CAUSAL};
+    packed_case packed = packed_case_of(&c, false);
+    ignis_tensor x, y;
+    int i;
+    SETUP(NULL);
+    x = tensor_noise(rows_shape(&c, c.sq, c.heads + 2 * c.kv_heads), IGNIS_BF16, 8, true);
+    CHECK_OK(ignis_zero_grad(x));
+    for (i = 0; i < 2; i++) { /* compiled, then counted */
+        fault_reset_counts();
+        y = packed_whole(&x, 1, &packed);
+        CHECK_INT(fault_count("cuLaunchKernel") - (i ? 1 : fault_count("cuLaunchKernel")), 0);
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+        let_go(y);
+    }
+    CHECK_INT(fault_count("cuLaunchKernel"), 1 + 3 + 1); /* delta, k and v, q; and the sum with the gradient that was there */
+    CHECK_INT(fault_count("cuMemcpyDtoDAsync_v2"), 0);
+    let_go(x);
+}
+
+/*  The caller's own frequencies on the device, which backward reads again, and no rows at all. */
+TEST(sdpa_packed_turns_by_frequencies_of_the_caller)
+{
+    static const attention_case c = {2, 2, 1, 8, 7, 7, IGNIS_MASK_CAUSAL}, none = {2, 2, 1, 8, 0, 0, IGNIS_MASK_CAUSAL};
+    static const double frequencies[4] = {1, 0.3, 0.09, 0.027};
+    packed_case packed = packed_case_of(&c, true);
+    ignis_tensor own;
+    SETUP(NULL);
+    own = tensor_of(frequencies, IGNIS_SHAPE(4), IGNIS_F32, false);
+    packed.rope.inv_freq_array = ignis_tensor_data(own);
+    check_packed(packed, IGNIS_F32);
+    let_go(own);
+    check_packed(packed_case_of(&none, true), IGNIS_F32);
+}
+
+TEST(sdpa_packed_errors)
+{
+    ignis_tensor x, row, odd, wide, ints;
+    ignis_sdpa_desc desc;
+    ignis_rope_desc rope;
+    memset(&desc, 0, sizeof desc);
+    memset(&rope, 0, sizeof rope);
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, false);
+    row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F32, 1, false);
+    odd = tensor_noise(IGNIS_SHAPE(3, 12), IGNIS_F32, 1, false);
+    wide = tensor_noise(IGNIS_SHAPE(1, 3 * 257), IGNIS_F32, 1, false);
+    ints = tensor_counting(IGNIS_SHAPE(3, 16), IGNIS_I32, 1, false);
+    desc.num_heads = 2, desc.num_kv_heads = 1;
+    CHECK_FAILS(ignis_sdpa_packed(row, &desc, NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_MESSAGE_HAS("qkv is [16]");
+    CHECK_FAILS(ignis_sdpa_packed(x, NULL, NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_MESSAGE_HAS("num_heads (1) and 2 * num_kv_heads (1) heads of equal size");
+    CHECK_FAILS(ignis_sdpa_packed(ints, &desc, NULL), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_sdpa_packed(wide, NULL, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("head_dim is 257");
+    rope.num_heads = 2;
+    CHECK_FAILS(ignis_sdpa_packed(x, &desc, &rope), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("rope->num_heads is 2; q and k have 3 heads");
+    rope.num_heads = 0;
+    CHECK_FAILS(ignis_sdpa_packed(odd, &desc, &rope), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("heads of 3 elements");
+    desc.num_kv_heads = 3;
+    CHECK_FAILS(ignis_sdpa_packed(x, &desc, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SDPA_HEADS);
+    let_go(x), let_go(row), let_go(odd), let_go(wide), let_go(ints);
+}
+
 /* wgmma --------------------------------------------------------------------------------------------------------- */
 
 /*  Asks for the kernels of compute capability 9.0, and for what the logger hears of those that are taken instead. */
@@ -595,7 +792,7 @@ TEST(sdpa_backward_by_wgmma_repeats)
     int run;
     SETUP_WGMMA();
     first = hash_of_gradients(1, &c);
-    for (run = 0; run < (test_is_simulator() ? 2 : 100); run++)
+    for (run = 0; run < (test_is_simulator() || test_is_memcheck() ? 2 : 100); run++)
         CHECK(hash_of_gradients(1, &c) == first);
 }
 
@@ -750,7 +947,8 @@ static void fail_everywhere(const char *prefix, ignis_attention attention, int r
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;
-    ignis_tensor x, query, out;
+    ignis_rope_desc rope;
+    ignis_tensor x, query, qkv, out;
     ignis_scope scope;
     ignis_status status;
     int64_t before;
@@ -764,13 +962,19 @@ static void fail_everywhere(const char *prefix, ignis_attention attention, int r
     desc.num_heads = 2;
     x = tensor_noise(IGNIS_SHAPE(rows, width), IGNIS_BF16, 1, true);
     query = tensor_noise(IGNIS_SHAPE(1, width), IGNIS_BF16, 2, false);
-    CHECK_OK(ignis_zero_grad(x));
+    qkv = tensor_noise(IGNIS_SHAPE(rows, 3 * width), IGNIS_BF16, 3, true);
+    memset(&rope, 0, sizeof rope);
+    CHECK_OK(ignis_zero_grad(x)), CHECK_OK(ignis_zero_grad(qkv));
     before = memory().live_bytes;
     for (at = 1; at < 200 && reached; at++) {
         scope = ignis_scope_begin();
         fault_arm(prefix, at, 2);
         out = ignis_sdpa(x, x, x, &desc);
         status = out.id ? ignis_backward(out, ignis_tensor_data(x)) : ignis_status_last();
+        if (status == IGNIS_OK) {
+            out = ignis_sdpa_packed(qkv, &desc, &rope);
+            status = out.id ? ignis_backward(out, ignis_tensor_data(x)) : ignis_status_last();
+        }
         if (status == IGNIS_OK && !ignis_decode_sdpa(query, x, x, 2).id)
             status = ignis_status_last();
         reached = fault.failed != NULL;
@@ -785,6 +989,7 @@ static void fail_everywhere(const char *prefix, ignis_attention attention, int r
     CHECK(!reached && failures > 0);
     let_go(x);
     let_go(query);
+    let_go(qkv);
 }
 
 TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_MMA, 5, 16); }

@@ -2728,6 +2728,52 @@ TEST(a_retaining_backward_that_fails)
     let_go(y), let_go(a), let_go(w), let_go(x);
 }
 
+/*  (x weight + constant) weight */
+typedef struct captured {
+    ignis_tensor weight, constant;
+    bool writes; /* before it reads */
+} captured;
+
+static ignis_tensor uses_captured(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const captured *c = (const captured *)user_data;
+    (void)count;
+    if (c->writes)
+        CHECK_OK(ignis_array_fill(ignis_tensor_data(c->constant), 7));
+    return user_mul(user_add(user_mul(inputs[0], c->weight), c->constant), c->weight);
+}
+
+/*  What a checkpoint's function reads beside its inputs has to be the same when it runs again, whether it has a gradient or not. */
+TEST(a_checkpoint_notices_what_was_written_to_since)
+{
+    captured c;
+    ignis_tensor x, y;
+    ignis_array g;
+    int which;
+    SETUP(NULL);
+    g = array_of(1, 1, 1);
+    for (which = 0; which < 4; which++) {
+        ignis_scope scope = ignis_scope_begin();
+        x = vector3(1, 2, 3, true), c.weight = vector3(4, 5, 6, true), c.constant = vector3(7, 7, 7, false);
+        c.writes = which == 3;
+        y = ignis_checkpoint(uses_captured, &c, &x, 1);
+        if (which == 1 || which == 2) {
+            CHECK_OK(ignis_array_fill(ignis_tensor_data(which == 1 ? c.weight : c.constant), 100));
+            CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+            CHECK_MESSAGE_HAS("'checkpoint'");
+            CHECK(!has_grad(x) && !has_grad(c.weight));
+        } else {
+            CHECK_OK(ignis_backward(y, g));
+            CHECK_GRAD(x, 16, 25, 36);
+            CHECK_GRAD(c.weight, 15, 27, 43);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_tape_clear());
+    }
+    drop(g);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor cube(const ignis_tensor *inputs, int count, void *user_data)

@@ -142,9 +142,17 @@ static const char *const gemm_mma[] = {
     "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 
 #define TILED(a, b, columns) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns
-static const char *const gemm_hopper[] = {
-    "-DIGNIS_T=2" TILED(0, 0, 256), "-DIGNIS_T=2" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(1, 0, 256), "-DIGNIS_T=2" TILED(1, 1, 256),
-    "-DIGNIS_T=1" TILED(0, 1, 256), "-DIGNIS_T=2" TILED(0, 1, 128), "-DIGNIS_T=2" TILED(1, 0, 128), NULL};
+static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256),
+                                          "-DIGNIS_T=2" TILED(1, 0, 256),
+                                          "-DIGNIS_T=2" TILED(1, 1, 256),
+                                          "-DIGNIS_T=1" TILED(0, 1, 256),
+                                          "-DIGNIS_T=2" TILED(0, 1, 128),
+                                          "-DIGNIS_T=2" TILED(1, 0, 128),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=1",
+                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=1" TILED(0, 1, 128) " -DIGNIS_ACTIVATION=2",
+                                          NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
@@ -485,8 +493,16 @@ int main(int argc, char **argv)
             printf("skipped: sm_%s, which this version does not know\n", chosen[a]);
     }
 
-    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++)
+    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        int listed = strstr(ignis__sources[i].name, ".cuh") != NULL;
+        for (int p = 0; p < COUNT(programs); p++)
+            listed |= programs[p].source == i;
+        if (!listed) {
+            fprintf(stderr, "nvrtc_check: the table of programs lacks %s\n", ignis__sources[i].name);
+            return 1;
+        }
         texts[i] = join(&ignis__sources[i]);
+    }
     for (int p = 0; p < COUNT(programs) && arch_count; p++) {
         int taken = 0;
         for (int a = 0; a < arch_count; a++)
