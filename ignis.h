@@ -14790,7 +14790,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: rows are too long. */
+/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: they cannot be. */
 typedef struct ignis__norm_tiles {
     ignis__builtin builtin;
     unsigned threads;
@@ -14865,17 +14865,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
     bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
     ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,
-                     &work->partial_w,
-                     &work->partial_b,
-                     &work->dy,
-                     &work->x,
-                     &work->w,
-                     &work->mean,
-                     &work->rstd,
-                     &work->rows,
-                     &work->n,
-                     onto ? (void *)&work->before : (void *)&work->packed};
+    void *last = onto ? (void *)&work->before : (void *)&work->packed;
+    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
+                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
     ignis__norm_tiles tiles = IGNIS__ZERO;
     void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
@@ -14884,11 +14876,11 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
     work->before = onto ? work->before : 0;
-    if (!in_registers || !work->packed)
+    if ((!in_registers || !work->packed) && (work->dx | work->dy | work->x) % 16 == 0)
         tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
                              : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
                                                 norm->odd_backward_block, 384, 4);
-    if (tiles.threads && (work->dx | work->dy | work->x) % 16 == 0) {
+    if (tiles.threads) {
         count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
                              processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
         ignis__norm_partials(op, work, wide, count);
@@ -14993,13 +14985,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
 {
     bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
     ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
-    ignis__norm_tiles tiles;
+    ignis__norm_tiles tiles = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
-    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     if (work->sum && packed) {
         ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
         return;
@@ -15008,8 +15000,9 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum;
     }
-    tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
-    if (!packed && tiles.threads && (work->x | work->y) % 16 == 0)
+    if (!packed && (work->x | work->y) % 16 == 0)
+        tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
+    if (tiles.threads)
         ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
                          odd);
     else
