@@ -2113,8 +2113,8 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #define IGNIS__MAYBE_UNUSED
 #endif
 
-/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
-    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a tenth of all code. */
+/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, once, or before files and compilers: made small,
+    and out of the way of the others. IGNIS__ONE_COPY: on helpers with many callers; inlined, they are a sixth of all code. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
@@ -2367,7 +2367,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
-static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -2449,7 +2449,7 @@ static void *ignis__alloc(size_t size)
     return memory;
 }
 
-static void ignis__free(void *memory)
+IGNIS__ONE_COPY static void ignis__free(void *memory)
 {
     if (!memory)
         return;
@@ -2474,7 +2474,7 @@ typedef struct ignis__text {
     size_t capacity, length; /* length counts what would have been written, as snprintf does */
 } ignis__text;
 
-static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
+IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
 {
     text->data = data;
     text->capacity = capacity;
@@ -2502,7 +2502,7 @@ IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, .
 }
 
 /*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
-static void *ignis__file_read(const char *path, size_t *size)
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
 {
     int64_t length, time;
     void *data;
@@ -2520,7 +2520,7 @@ static void *ignis__file_read(const char *path, size_t *size)
 }
 
 /*  Makes a folder and those above it. */
-static bool ignis__folder_make_all(const char *path)
+IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
     char part[1024];
     size_t i, length = strlen(path);
@@ -2643,7 +2643,7 @@ IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
 /*  Writes to the disk what was written to the file. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
 /*  The same for the name of a file that was renamed, where the system can do it. */
-IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
 {
     const char *slash = strrchr(path_of_file, '/');
     size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
@@ -2788,7 +2788,7 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+IGNIS__COLD static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
     ignis__record_drop(thread);
@@ -2949,7 +2949,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
 }
 
 /*  The status of the failure that was just reported, for the caller of what reported it. */
-static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
+IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
 /*  The check that stands first in every public function. */
 static bool ignis__enter(const char *call)
@@ -2976,7 +2976,7 @@ IGNIS_API const char *ignis_status_latest_message(void)
     return thread->latest_message ? thread->latest_message : ignis_status_message();
 }
 
-IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
 {
     const ignis__record *record = &ignis__this_thread.record;
     bool failed = record->status != IGNIS_OK;
@@ -2992,7 +2992,7 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
     return record->status;
 }
 
-IGNIS_API void ignis_status_clear(void)
+IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 {
     ignis__record_drop(&ignis__this_thread);
     free(ignis__this_thread.latest_message);
@@ -3375,7 +3375,7 @@ IGNIS__COLD static void ignis__search_wheels(ignis__search *search, const char *
         ignis__search_try_existing(search, packages, search->spec->wheels[i]);
 }
 
-static void ignis__search_python(void *context, const char *name)
+IGNIS__COLD static void ignis__search_python(void *context, const char *name)
 {
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
@@ -3519,7 +3519,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
     return ok;
 }
 
-IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info)
 {
     static const char call[] = "ignis_library_query";
     const struct ignis__loaded *loaded;
@@ -3629,7 +3629,7 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 }
 
 /*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. */
-static ignis__slot *ignis__pool_grow(ignis__pool *pool)
+IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 {
     uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
@@ -3674,7 +3674,7 @@ static uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
 }
 
 /*  Makes the slot free for others; the item is taken apart already. */
-static void ignis__pool_give(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -3746,7 +3746,7 @@ typedef struct ignis__label {
     char text[80];
 } ignis__label;
 
-static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
     ignis__text text;
@@ -3771,7 +3771,7 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
 }
 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
-static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & 0xFFFFFFFu;
     ignis__former former = IGNIS__ZERO;
@@ -3809,7 +3809,7 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
 }
 
 /*  The item of a handle, held, for a public call; null, and reported, when there is none. */
-static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
     if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
@@ -3837,7 +3837,7 @@ static bool ignis__handle_kill(void *item)
 static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 
 IGNIS__PRINTF(3, 4)
-static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
 {
     char line[512];
     va_list args;
@@ -3964,12 +3964,12 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
 
 /*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; the failure is recorded. */
 #define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
 
-static ignis__device *ignis__device_get(const char *call, int ordinal)
+IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int ordinal)
 {
     if (ordinal >= 0 && ordinal < ignis__device_total)
         return &ignis__devices[ordinal];
@@ -3980,7 +3980,7 @@ static ignis__device *ignis__device_get(const char *call, int ordinal)
     return NULL;
 }
 
-static bool ignis__device_read(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *device)
 {
     ignis_device_info *info = &device->info;
     const struct {
@@ -4034,14 +4034,14 @@ static bool ignis__context_enter(const char *call, ignis__device *device, ignis_
     return binding->pushed;
 }
 
-static void ignis__context_leave(const ignis__binding *binding)
+IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
 {
     void *context;
     if (binding->pushed)
         (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* what was pushed can be popped */
 }
 
-static bool ignis__device_open_locked(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__device *device)
 {
     ignis__binding binding;
     bool made;
@@ -4111,7 +4111,7 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-static ignis_status ignis__devices_setup(const char *call, int first)
+IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
@@ -4136,7 +4136,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
 }
 
 /*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
-static void ignis__device_close(const char *call, ignis__device *device)
+IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
     bool lost = ignis__devices_lost();
@@ -4164,7 +4164,7 @@ static void ignis__device_close(const char *call, ignis__device *device)
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
-IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
@@ -4249,14 +4249,14 @@ static struct {
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
 /*  The capture that takes up the thread's work on this device, or null. */
-static ignis__capture *ignis__capture_on(const ignis__device *device)
+IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
 /*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
+IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
     void *stream = thread->stream[device - ignis__devices];
@@ -4266,7 +4266,7 @@ static void *ignis__stream_now(const ignis__device *device)
 }
 
 /*  True: the thread captures, and the call has failed. */
-static bool ignis__capture_refuses(const char *call)
+IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
@@ -4340,7 +4340,7 @@ static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
     if (!capture) {
@@ -4370,7 +4370,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
 }
 
 /*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
-IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
@@ -4396,7 +4396,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__cap
    =============================================================================================================== */
 
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
-static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
+IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
@@ -4439,7 +4439,7 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
 }
 
 /*  Keeps an event of the device for the next one who needs one. */
-static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -4830,7 +4830,8 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
     may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
     time, as another thread may have forgotten its stream; null: out of host memory. */
-static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted,
+                                                     int *error)
 {
     void *stream = (*part)->stream;
     bool captured = (*part)->captured, is_small = (*part)->is_small;
@@ -4889,7 +4890,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 }
 
 /*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
-static ignis__block *ignis__segments_take(ignis__cache *cache)
+IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
     ignis__cache_part *part;
@@ -4917,7 +4918,7 @@ static ignis__block *ignis__segments_take(ignis__cache *cache)
 
 /*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more. What runs there may
     wait for what another thread is about to launch: only who trims too waits for this. Returns the bytes, -1 after a failure. */
-static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
     int64_t freed = 0;
@@ -4951,7 +4952,8 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
 }
 
 /*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
-static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size)
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part,
+                                                    int64_t size)
 {
     ignis__cache_part *other;
     ignis__block *best = NULL;
@@ -4996,7 +4998,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
-static int64_t ignis__cache_largest_free(const ignis__cache *cache)
+IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
     const ignis__cache_part *part;
     int64_t largest = 0;
@@ -5137,7 +5139,7 @@ static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from
 }
 
 /*  Hands a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
-static void ignis__memory_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__cache_part **link = &cache->parts;
@@ -5164,7 +5166,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_unlock(&cache->trimming);
 }
 
-static void ignis__memory_setup(int64_t limit, bool bypass)
+IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass)
 {
     int i;
     ignis__memory_bypass = bypass;
@@ -5179,7 +5181,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
 }
 
 /*  Frees every segment and all host memory of a device's cache. Its context is current. */
-static void ignis__memory_close(const char *call, ignis__device *device)
+IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     bool lost = ignis__devices_lost(); /* then each call would fail with the error that is known already */
@@ -5267,7 +5269,7 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
 {
     static const char call[] = "ignis_memory_query";
     ignis__device *device;
@@ -5295,7 +5297,7 @@ IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int64_t ignis_memory_trim(int ordinal)
+IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
 {
     static const char call[] = "ignis_memory_trim";
     ignis__device *device;
@@ -5331,7 +5333,7 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-static const char *ignis__owner_name(ignis_owner owner)
+IGNIS__ONE_COPY static const char *ignis__owner_name(ignis_owner owner)
 {
     return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
 }
@@ -5370,7 +5372,7 @@ typedef struct ignis__shape_text {
     char text[IGNIS_MAX_DIMS * 22 + 4];
 } ignis__shape_text;
 
-static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
+IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
     ignis__text text;
@@ -5503,7 +5505,7 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
 
 IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
+IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
     return value < lowest ? lowest : value > highest ? highest : value;
 }
@@ -5582,12 +5584,12 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
     }
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
 {
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
-static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
+IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
 {
     memset(to, 0, sizeof *to); /* dimensions that do not count are 0, whatever the caller left there */
     to->ndim = from->ndim;
@@ -5891,14 +5893,14 @@ static void ignis__array_destroy(const char *call, ignis__array *array)
     ignis__pool_give(&ignis__arrays, array);
 }
 
-static void ignis__array_drop(const char *call, ignis__array *array)
+IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
 {
     if (ignis__pool_drop(array))
         ignis__array_destroy(call, array);
 }
 
 /*  Ends a call on an array that it holds, or could not hold: null. */
-static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
         ignis__array_drop(call, array);
@@ -5934,7 +5936,7 @@ static struct {
     ignis__tracked_freed *freed;
 } ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
 
-static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->array_id = array->id;
@@ -5949,7 +5951,7 @@ static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *
 }
 
 /*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
-static void ignis__track_freed(const ignis__array *array)
+IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 {
     ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
     ignis__mutex_lock(&ignis__tracking.lock);
@@ -5978,7 +5980,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
 }
 
 /*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
-IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
     if (!array)
@@ -6052,7 +6054,7 @@ static ignis_array ignis__array_publish(ignis__array *array)
 }
 
 /*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
-static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
+IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = (int)(device - ignis__devices);
     ignis__address start, at = (ignis__address)(uintptr_t)ptr;
@@ -6078,7 +6080,7 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
 }
 
 /*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
-static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
 {
     ignis__binding binding;
     bool ok;
@@ -6190,7 +6192,7 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 /*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
-static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__array_lock(call, array))
@@ -6213,7 +6215,7 @@ static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array han
     return NULL;
 }
 
-static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
 {
     ignis__array_unlock(array);
     return ignis__array_end(call, array, ok);
@@ -6354,7 +6356,7 @@ IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
     return size;
 }
 
-static void ignis__array_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__array_describe(ignis__text *text, const ignis__array *array)
 {
     ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
                     ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
@@ -6363,7 +6365,7 @@ static void ignis__array_describe(ignis__text *text, const ignis__array *array)
         ignis__text_add(text, ", '%s'", array->tag);
 }
 
-IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
@@ -6394,7 +6396,7 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
 }
 
 /*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
-static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
     ignis__text text;
@@ -6473,7 +6475,7 @@ static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
-static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__work_begin(call, array->storage->device, work))
@@ -6483,7 +6485,7 @@ static ignis__array *ignis__array_work(const char *call, ignis_array handle, ign
 }
 
 /*  Ends that, also after it could not begin. */
-static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)
         return ignis__failed();
@@ -6715,7 +6717,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 }
 
 /*  Frees an array that a failed call has made and not yet returned. */
-static void ignis__array_discard(const char *call, ignis_array *handle)
+IGNIS__ONE_COPY static void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
     ignis__handle_kill(array);
@@ -6831,8 +6833,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
     return view;
 }
 
-static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
-                                    int64_t *row_bytes)
+IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
+                                                int64_t *row_bytes)
 {
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
@@ -6879,7 +6881,7 @@ static bool ignis__array_hold_all(const char *call, int count, const ignis_array
     return true;
 }
 
-static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
+IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
 {
     while (count > 0)
         ignis__array_drop(call, arrays[--count]);
@@ -6904,7 +6906,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
 }
 
 /*  Gives the array its pinned memory; null: asks whether it may have some. */
-static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
+IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
 {
     bool ok = ignis__array_lock(call, array);
     if (!ok)
@@ -6918,7 +6920,7 @@ static bool ignis__array_set_pinned(const char *call, ignis__array *array, void 
     return ok;
 }
 
-IGNIS_API void *ignis_array_pin(ignis_array handle)
+IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6940,7 +6942,7 @@ IGNIS_API void *ignis_array_pin(ignis_array handle)
     return pinned;
 }
 
-IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
     ignis__array *array = ignis__array_enter(call, handle);
@@ -7022,7 +7024,7 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
 }
 
 /*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
-static void ignis__storages_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
     ignis__storage *storage;
     ignis__mutex_lock(&ignis__storages.lock);
@@ -7041,7 +7043,7 @@ static void ignis__storages_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-IGNIS_API ignis_status ignis_stream_forget(void *stream)
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
 {
     static const char call[] = "ignis_stream_forget";
     ignis_status status = IGNIS_OK;
@@ -7189,7 +7191,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
-IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
     ignis__array *array = ignis__array_enter_reaped(call, handle);
@@ -7205,7 +7207,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
     return ignis__array_leave(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
     ignis__array *array = ignis__array_enter_reaped(call, handle);
@@ -7215,7 +7217,7 @@ IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
     return ignis__array_leave(call, array, true);
 }
 
-IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
 {
     static const char call[] = "ignis_contract_untrack";
     ignis__tracked_freed **link;
@@ -7268,7 +7270,7 @@ typedef struct ignis__audit {
     int64_t now_ns, min_age_ms;
 } ignis__audit;
 
-static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, int64_t tracked_at_ns)
+IGNIS__COLD static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, int64_t tracked_at_ns)
 {
     int place;
     entry->age_ms = (audit->now_ns - tracked_at_ns) / 1000000;
@@ -7284,7 +7286,7 @@ static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, i
         audit->kept++;
 }
 
-IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, int64_t min_age_ms)
+IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, int64_t min_age_ms)
 {
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
@@ -7357,7 +7359,7 @@ IGNIS_API int ignis_contract_tracked_count(void)
     return count;
 }
 
-static void ignis__tracking_reset(const char *call)
+IGNIS__COLD static void ignis__tracking_reset(const char *call)
 {
     ignis__array *array;
     uint64_t index = 0;
@@ -7440,7 +7442,7 @@ static struct {
     bool cache_broken; /* a warning was given */
 } ignis__kernels_state;
 
-static char *ignis__source_join(const ignis__source *source)
+IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 {
     size_t size = 1, used = 0, length;
     char *text;
@@ -8262,7 +8264,7 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
     ignis__pool_give(&ignis__kernels, kernel);
 }
 
-static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
+IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 {
     if (ignis__pool_drop(kernel))
         ignis__kernel_destroy(call, kernel);
@@ -8290,7 +8292,7 @@ IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *devi
 }
 
 /*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
-static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -8423,7 +8425,7 @@ IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kern
     return true;
 }
 
-IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
+IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
 {
     static const char call[] = "ignis_kernel_compile";
     ignis_kernel handle = IGNIS__ZERO;
@@ -8446,7 +8448,7 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     return handle;
 }
 
-static bool ignis__kernel_kill(ignis__kernel *kernel)
+IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
     ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->program.entry);
@@ -8454,7 +8456,7 @@ static bool ignis__kernel_kill(ignis__kernel *kernel)
     return ignis__handle_kill(kernel);
 }
 
-IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -8472,7 +8474,7 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     return live ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -8985,7 +8987,7 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
     thread->record = before;
 }
 
-IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
 {
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
@@ -9550,7 +9552,7 @@ typedef struct ignis__standing {
     bool requires_grad, leaf, walked;
 } ignis__standing;
 
-static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
 {
     ignis__standing standing;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -9566,7 +9568,7 @@ static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
 static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
 
 /*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
-static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -9919,7 +9921,7 @@ IGNIS_API int64_t ignis_tensor_numel(ignis_tensor handle)
     return numel;
 }
 
-IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_tensor_to_string";
     ignis__tensor *tensor;
@@ -10145,7 +10147,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -10399,7 +10401,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -11589,7 +11591,7 @@ static double ignis__gradcheck_weight(int64_t i)
 }
 
 /*  Calls the function with the same random numbers as every time. */
-static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
@@ -11598,7 +11600,7 @@ static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 }
 
 /*  The weighted sum of the function's output. False on failure. */
-static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
+IGNIS__COLD static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor output;
@@ -11735,8 +11737,8 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
     return worst;
 }
 
-IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
-                                 const ignis_gradcheck_desc *desc)
+IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                             const ignis_gradcheck_desc *desc)
 {
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
@@ -11765,7 +11767,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 
 /* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
 
-static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
+IGNIS__COLD static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
 {
     ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
@@ -11794,7 +11796,7 @@ static void ignis__dot_node(ignis__text *text, const ignis__node *node)
     }
 }
 
-IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -11895,7 +11897,7 @@ IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnosti
     return op->ok = false;
 }
 
-static void ignis__op_drop_inputs(ignis__op *op)
+IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
 {
     int i;
     for (i = 0; i < op->count; i++) {
@@ -12066,19 +12068,19 @@ IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin b
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+IGNIS__ONE_COPY static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
 
 /*  Copies bytes on the device. */
-static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+IGNIS__ONE_COPY static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
 }
 
-static void ignis__op_zero(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
 {
     ignis__address target = ignis__op_write(op, array);
     if (op->ok && array->numel > 0)
@@ -12194,7 +12196,7 @@ IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_ba
     return ignis__op_leave(op);
 }
 
-static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__dtypes[op->in[input]->dtype].name,
@@ -12202,7 +12204,7 @@ static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
     return op->ok;
 }
 
-static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
@@ -12210,7 +12212,7 @@ static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
     return op->ok;
 }
 
-static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
@@ -12539,7 +12541,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
     int64_t product = 1;
     for (; from < to; from++)
@@ -13648,7 +13650,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
 
 /*  The tensor as rows of its last dimension. */
-static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
     *rows = *n ? array->numel / *n : 0;
@@ -14537,7 +14539,7 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
+IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -14843,7 +14845,7 @@ typedef struct ignis__optimizer {
 
 static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
-static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
+IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
     if (*array)
         ignis__array_unclaim(call, *array);
@@ -14934,7 +14936,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
 {
     if (value >= low && value < below)
         return true;
@@ -14945,7 +14947,7 @@ static bool ignis__optimizer_number(const char *call, const char *name, double v
 static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
@@ -14983,7 +14985,7 @@ static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__opti
     return handle;
 }
 
-IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
     ignis_optimizer none = IGNIS__ZERO;
@@ -15007,7 +15009,7 @@ IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     return ignis__optimizer_make(call, &given);
 }
 
-IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
     ignis_optimizer none = IGNIS__ZERO;
@@ -15028,7 +15030,7 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
     return ignis__optimizer_make(call, &given);
 }
 
-IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 {
     static const char call[] = "ignis_optimizer_free";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -15056,7 +15058,7 @@ static void ignis__optimizers_close(const char *call)
 
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
@@ -15128,7 +15130,7 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     return ok;
 }
 
-IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
 {
     static const char call[] = "ignis_optimizer_add";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -15462,7 +15464,7 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optimizer_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optimizer_info *info)
 {
     static const char call[] = "ignis_optimizer_query";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -15488,7 +15490,7 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optim
     return status;
 }
 
-IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
+IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
 {
     static const char call[] = "ignis_optimizer_state";
     ignis_array none = IGNIS__ZERO;
@@ -15528,7 +15530,7 @@ typedef struct ignis__graph {
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
 /*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
-static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
+IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
         (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
@@ -15558,7 +15560,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__pool_give(&ignis__graphs, graph);
 }
 
-IGNIS_API ignis_status ignis_graph_begin(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
     ignis__binding binding;
@@ -15578,7 +15580,7 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_graph ignis_graph_end(void)
+IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
 {
     static const char call[] = "ignis_graph_end";
     ignis_graph handle = IGNIS__ZERO;
@@ -15650,7 +15652,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
     ignis__graph *graph = ignis__graph_hold(call, handle);
@@ -15739,7 +15741,7 @@ typedef struct ignis__stored {
 /* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
 
 /*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
-static int ignis__utf8_length(const char *text, size_t size)
+IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)text;
     unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
@@ -15793,7 +15795,7 @@ typedef struct ignis__name_text {
     char text[80];
 } ignis__name_text;
 
-static ignis__name_text ignis__name_write(const char *name)
+IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
 {
     ignis__name_text out;
     size_t cut = ignis__utf8_cut(name, sizeof out.text - 8), i;
@@ -15828,14 +15830,14 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
 }
 
 /*  The next character behind white space; 0 at the end. */
-static char ignis__json_peek(ignis__json *json)
+IGNIS__COLD static char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
         json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
-static bool ignis__json_take(ignis__json *json, char wanted)
+IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
 {
     if (json->fault[0] || ignis__json_peek(json) != wanted)
         return false;
@@ -15850,7 +15852,7 @@ static bool ignis__json_expect(ignis__json *json, char wanted)
 
 /*  Whether another element follows in an object or array that ends with `close`, and steps over what is before it. *first is true behind
     the opening bracket. */
-static bool ignis__json_more(ignis__json *json, char close, bool *first)
+IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
     *first = false;
@@ -15862,7 +15864,7 @@ static bool ignis__json_more(ignis__json *json, char close, bool *first)
 }
 
 /*  The number of four hexadecimal digits; -1 when they are not. */
-static int ignis__json_hex(ignis__json *json)
+IGNIS__COLD static int ignis__json_hex(ignis__json *json)
 {
     int value = 0, i;
     if (json->end - json->at < 4)
@@ -15921,7 +15923,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
 }
 
 /*  A string, decoded and ended with a 0; *size tells of those inside. "" after a fault. */
-static const char *ignis__json_string(ignis__json *json, size_t *size)
+IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
     int length;
@@ -15957,7 +15959,7 @@ static const char *ignis__json_string(ignis__json *json, size_t *size)
 }
 
 /*  A whole number that is not negative and fits 63 bits; 0 after a fault. */
-static int64_t ignis__json_count(ignis__json *json)
+IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
@@ -16297,7 +16299,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
 
 /*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
     Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
-static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
+IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
     uint64_t length = 0;
@@ -16375,7 +16377,7 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
     aligned. A capacity of 0 only measures. */
-static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
 {
     ignis__text text;
     int i, k;
@@ -16406,7 +16408,7 @@ typedef struct ignis__lent {
 } ignis__lent;
 
 /*  Borrows every array; one may come twice. */
-static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
+IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -16425,7 +16427,7 @@ static void ignis__tensor_discard(const char *call, ignis_tensor handle)
 }
 
 /*  Gives every array back; tensors that the call has made end unless it has succeeded. */
-static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
+IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -16451,7 +16453,8 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 }
 
 /*  The arguments that saving and loading have in common. */
-static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
+                                           int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
@@ -16605,7 +16608,7 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     return ok;
 }
 
-IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
 {
     static const char call[] = "ignis_save";
     ignis__lent *lent;
@@ -16645,7 +16648,7 @@ static void ignis__load_close(ignis__load *load)
     ignis__file_unmap(load->bytes, load->size);
 }
 
-static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     ignis_diagnostic result;
     load->bytes = ignis__file_map(path, &load->size);
@@ -16755,7 +16758,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return true;
 }
 
-IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
 {
     static const char call[] = "ignis_load";
     ignis__load load;
@@ -16779,7 +16782,7 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
 {
     static const char call[] = "ignis_storage_list";
     ignis__load load;
@@ -16836,7 +16839,7 @@ static bool ignis__env_flag(const char *name)
     return value && *value && strcmp(value, "0") != 0;
 }
 
-static bool ignis__library_want(const char *call, ignis_library library, const char *path)
+IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library library, const char *path)
 {
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
@@ -16854,7 +16857,7 @@ static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Who claims an array, for the message of one that cannot be freed. */
-static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array *array)
 {
     return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
 }
@@ -16896,7 +16899,7 @@ static void ignis__give_back_lent(void)
     memset(&ignis__global.logger, 0, sizeof ignis__global.logger);
 }
 
-IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
+IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
 {
     static const char call[] = "ignis_setup";
     ignis_desc defaults;
@@ -16945,7 +16948,7 @@ static void ignis__kernels_close(const char *call)
     }
 }
 
-IGNIS_API ignis_status ignis_shutdown(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 {
     static const char call[] = "ignis_shutdown";
     ignis__record before = ignis__this_thread.record;
