@@ -801,7 +801,7 @@ typedef struct ignis_array_info {
     void *stream;          /* null until memory is allocated, unless the desc named one */
     void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
-    int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
+    int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC, exact to a few milliseconds */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0: none */
@@ -2302,7 +2302,11 @@ static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
 
 typedef pthread_mutex_t ignis__mutex;
 #define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
-static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, NULL); }
+static void ignis__mutex_init(ignis__mutex *mutex)
+{
+    static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
+    memcpy(mutex, &unlocked, sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+}
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
 
@@ -2354,7 +2358,11 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+#ifdef CLOCK_REALTIME_COARSE /* as of the last tick, which is enough for the age of an array, and read four times as fast */
+static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
+#else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+#endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
@@ -3664,14 +3672,17 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-static uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+/*  Gives the item a handle, by which others see it, and as many holds. */
+static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
     slot->handle = generation << 32 | (uint64_t)pool->kind << 28 | slot->index;
-    ignis__atomic_store(&slot->state, generation << 32 | 1);
+    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds);
     return slot->handle;
 }
+
+static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
 
 /*  Makes the slot free for others; the item is taken apart already. */
 IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
@@ -3686,7 +3697,7 @@ IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
 }
 
 /*  The item of a slot, held, if it is live and of that generation; any generation will do for 0. */
-static void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
+static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
 {
     ignis__slot *slot = ignis__pool_slot(pool, index);
     uint64_t state = ignis__atomic_load(&slot->state);
@@ -5616,6 +5627,7 @@ typedef struct ignis__storage {
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;     /* in whose order the memory is taken and given; null: not decided */
+    uint64_t at_hand; /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
     uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
@@ -5739,8 +5751,10 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
     int i, count = 0;
-    ignis__mutex_lock(&storage->lock);
+    if (listed)
+        ignis__mutex_lock(&storage->lock);
     /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
     for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
@@ -5749,7 +5763,8 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     }
     if (entered && !storage->block && storage->stream)
         last = ignis__event_record(call, storage->device, storage->stream);
-    ignis__mutex_unlock(&storage->lock);
+    if (listed)
+        ignis__mutex_unlock(&storage->lock);
     while (count-- > 0) {
         if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
             (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
@@ -5796,6 +5811,10 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
+    if (!capture && device == storage->device && ignis__atomic_load(&storage->at_hand) == (uintptr_t)stream) {
+        *address = ignis__atomic_load(&storage->address);
+        return true;
+    }
     if (!capture)
         ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
@@ -5823,6 +5842,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
+    if (*address)
+        ignis__atomic_store(&storage->at_hand, (uintptr_t)storage->stream);
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
@@ -6046,10 +6067,11 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     return array;
 }
 
+/*  References that it has already are claims. */
 static ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
-    handle.id = ignis__pool_publish(&ignis__arrays, array);
+    handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
     return handle;
 }
 
@@ -6084,8 +6106,6 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
 {
     ignis__binding binding;
     bool ok;
-    if (!desc->ptr && !desc->stream)
-        return true;
     if (!ignis__device_enter(call, device, &binding))
         return false;
     ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
@@ -6118,7 +6138,9 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
-    array = ignis__array_attach(call, device, storage, desc) ? ignis__array_make(call, storage, &desc->shape, dtype, numel) : NULL;
+    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc)
+                ? ignis__array_make(call, storage, &desc->shape, dtype, numel)
+                : NULL;
     if (!array) {
         ignis__storage_destroy(storage);
         return handle;
@@ -6169,19 +6191,26 @@ static ignis_array ignis__array_create_like(const char *call, const ignis__array
     return ignis__array_create(call, &desc);
 }
 
-/*  Views of an array share its storage, owner and tag. */
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+/*  Views of an array share its storage, owner and tag. Only its maker sees this one until ignis__array_publish. */
+static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset)
 {
-    ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
-        return none;
+        return NULL;
     view->offset = of->offset + offset;
     view->owner = ignis__array_owner(of);
     view->view = true;
     view->parent = of->id;
     memcpy(view->tag, of->tag, sizeof view->tag);
-    return ignis__array_publish(view);
+    return view;
+}
+
+static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+{
+    ignis_array none = IGNIS__ZERO;
+    ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
+    return view ? ignis__array_publish(view) : none;
 }
 
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
@@ -7031,8 +7060,10 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     for (storage = ignis__storages.first; storage; storage = storage->next) {
         int i;
         ignis__mutex_lock(&storage->lock);
-        if (storage->device == device && storage->stream == stream)
+        if (storage->device == device && storage->stream == stream) {
+            ignis__atomic_store(&storage->at_hand, 0);
             storage->stream = device->stream;
+        }
         if (storage->device == device && storage->summed_on == stream)
             storage->summed_on = NULL;
         for (i = 0; i < storage->used_on_count; i++)
@@ -9109,22 +9140,20 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     return function && ignis__launch(work, function, grid, block, 0, params);
 }
 
+static bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
+{
+    ignis__address to;
+    char element[8];
+    void *params[] = {&to, element, &array->numel};
+    ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
+    return ignis__work_write(work, array, &to) && ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+}
+
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
-    ignis__address to;
-    char element[8];
-    void *params[3];
-    bool ok = array && ignis__work_write(&work, array, &to);
-    if (ok) {
-        ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-        params[0] = &to;
-        params[1] = element;
-        params[2] = &array->numel;
-        ok = ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
-    }
-    return ignis__array_work_end(&work, array, ok);
+    return ignis__array_work_end(&work, array, array && ignis__work_fill(&work, array, value));
 }
 
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
@@ -9467,11 +9496,10 @@ static void ignis__node_unlink(ignis__node *node)
     ignis__mutex_unlock(&tape->lock);
 }
 
-/*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
-static void ignis__node_end(const char *call, ignis__node *node, ignis__tensor **dead)
+/*  Takes an entry apart that is on no tape. Inputs of which it had the last hold go onto the list of dead tensors. */
+static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
 {
     int i;
-    ignis__node_unlink(node);
     for (i = 0; i < node->saved_count; i++)
         ignis__array_unclaim(call, node->saved[i]);
     if (node->grad)
@@ -9496,8 +9524,10 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
             ignis__array_unclaim(call, tensor->data);
         if (tensor->grad)
             ignis__array_unclaim(call, tensor->grad);
-        if (tensor->node)
-            ignis__node_end(call, tensor->node, &dead);
+        if (tensor->node) {
+            ignis__node_unlink(tensor->node);
+            ignis__node_destroy(call, tensor->node, &dead);
+        }
         ignis__pool_give(&ignis__tensors, tensor);
     }
 }
@@ -9518,7 +9548,8 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     node->output->node = NULL;
     node->output->walked = true;
     ignis__mutex_unlock(&node->output->slot.lock);
-    ignis__node_end(call, node, &dead);
+    ignis__node_unlink(node);
+    ignis__node_destroy(call, node, &dead);
     ignis__tensors_bury(call, dead);
 }
 
@@ -9552,26 +9583,35 @@ typedef struct ignis__standing {
     bool requires_grad, leaf, walked;
 } ignis__standing;
 
-IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+/*  The tensor is locked. */
+static ignis__standing ignis__standing_of(const ignis__tensor *tensor)
 {
     ignis__standing standing;
-    ignis__mutex_lock(&tensor->slot.lock);
     standing.node = tensor->node;
     standing.tape = tensor->node ? tensor->node->tape : NULL;
     standing.requires_grad = tensor->requires_grad;
     standing.leaf = tensor->leaf;
     standing.walked = tensor->walked;
+    return standing;
+}
+
+IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+{
+    ignis__standing standing;
+    ignis__mutex_lock(&tensor->slot.lock);
+    standing = ignis__standing_of(tensor);
     ignis__mutex_unlock(&tensor->slot.lock);
     return standing;
 }
 
 static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
 
-/*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+/*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__standing *standing)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
+    *standing = ignis__standing_of(tensor);
     if (tensor->data)
         array = (ignis__array *)ignis__pool_hold(&ignis__arrays, tensor->data->slot.handle);
     ignis__mutex_unlock(&tensor->slot.lock);
@@ -9580,22 +9620,22 @@ IGNIS__ONE_COPY static ignis__array *ignis__tensor_array(const char *call, ignis
     return array;
 }
 
-/*  Makes a tensor over an array, which it claims, in the current scope. No handle: out of memory, and the array is untouched. */
-static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
-    ignis_tensor handle = IGNIS__ZERO;
+    ignis__standing standing;
+    return ignis__tensor_enter(call, tensor, &standing);
+}
+
+/*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
+static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+{
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
-    if (requires_grad && !ignis__dtype_is_float(array->dtype)) {
-        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
-        return handle;
-    }
     if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
-        return handle;
+        return NULL;
     tensor = (ignis__tensor *)ignis__pool_take(call, &ignis__tensors);
     if (!tensor)
-        return handle;
-    ignis__array_claim(array);
+        return NULL;
     tensor->data = array;
     tensor->grad = NULL;
     tensor->entered = false;
@@ -9609,6 +9649,14 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     tensor->dtype = array->dtype;
     tensor->device = array->storage->device;
     tensor->next = NULL;
+    return tensor;
+}
+
+/*  Gives a tensor that was just made its handle, in the current scope. */
+static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis_tensor handle;
     handle.id = ignis__pool_publish(&ignis__tensors, tensor);
     if (thread->scope_count)
         ignis__scope_tensors()[thread->tensor_count++] = handle.id;
@@ -9618,16 +9666,18 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
 /*  The tensor of a new array that nobody else has, which ends with it. A handle of 0 for the array passes through. */
 static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
-    ignis_tensor tensor = IGNIS__ZERO;
-    ignis__array *array;
-    if (!made.id)
-        return tensor;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    tensor = ignis__tensor_make(call, array, requires_grad);
-    if (!tensor.id)
-        ignis__array_discard(call, &made);
-    ignis__array_drop(call, array);
-    return tensor;
+    ignis__array *array = ignis__array_adopt(call, made);
+    ignis__tensor *tensor = NULL;
+    if (!array)
+        return ignis__no_tensor();
+    if (requires_grad && !ignis__dtype_is_float(array->dtype))
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
+    else
+        tensor = ignis__tensor_make(call, array, requires_grad);
+    if (tensor)
+        return ignis__tensor_publish(tensor);
+    ignis__array_unclaim(call, array);
+    return ignis__no_tensor();
 }
 
 static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
@@ -10194,94 +10244,50 @@ static ignis__tape *ignis__tape_now(const char *call)
     return tape;
 }
 
+#define IGNIS__MAX_INPUTS 64
+
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  What an entry keeps of an array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
-    through a view: he may free it at any time, or use it for ever. Null, and reported: it was freed, or there is no memory. */
-static ignis__array *ignis__array_keep(const char *call, ignis_array handle)
+/*  What an entry keeps of a held array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
+    through a view: he may free it at any time, or use it for ever. Null, and reported: there is no memory. */
+static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
-    ignis__array *array = ignis__array_hold(call, handle), *kept = NULL;
-    if (!array)
-        return NULL;
+    bool kept;
     ignis__mutex_lock(&array->slot.lock);
-    if (array->owned_by_refs && ignis__pool_live(array)) {
+    kept = array->owned_by_refs && ignis__pool_live(array);
+    if (kept) {
         array->ref_count++;
         ignis__atomic_add(&array->slot.state, 1);
-        kept = array;
     }
     ignis__array_unlock(array);
-    if (!kept)
-        kept = ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
-    ignis__array_drop(call, array);
-    return kept;
+    return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
 }
 
-/*  Whether an operation on these inputs can be recorded on the tape, and in needed[] which of them require a gradient. */
-static bool ignis__tape_admits(const char *call, const ignis__tape *tape, int count, ignis__tensor *const *inputs, bool *needed)
-{
-    int i;
-    for (i = 0; i < count; i++) {
-        ignis__standing standing = ignis__tensor_standing(inputs[i]);
-        if (standing.node && standing.tape != tape) {
-            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
-                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
-            return false;
-        }
-        needed[i] = standing.requires_grad;
-    }
-    return true;
-}
-
-/*  Makes a tensor the result of an entry, which goes to the end of the tape. */
-static bool ignis__tape_append(const char *call, ignis__tensor *output, ignis__node *node)
-{
-    ignis__tape *tape = node->tape;
-    const char *what = NULL;
-    ignis__mutex_lock(&output->slot.lock);
-    if (output->node || output->walked || output->requires_grad) {
-        what = output->node ? output->node->name : "an operation";
-    } else {
-        output->requires_grad = true;
-        output->leaf = false;
-        output->node = node;
-    }
-    ignis__mutex_unlock(&output->slot.lock);
-    if (what) {
-        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
-        return false;
-    }
-    ignis__mutex_lock(&tape->lock);
-    node->serial = ++tape->serials;
-    node->before = tape->last;
-    if (tape->last)
-        tape->last->after = node;
-    else
-        tape->first = node;
-    tape->last = node;
-    tape->length++;
-    ignis__mutex_unlock(&tape->lock);
-    return true;
-}
-
-/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. Returns the
-    entry, which is good as long as the output is held; null after a failure. */
-static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
-                                    const ignis_rule *rule)
+/*  An entry for an operation on held inputs, of which one requires a gradient, while recording is on. It is on no tape yet, and has saved nothing:
+    there is room for what the rule saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
     size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
-    ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
-    bool ok;
+    ignis__node *node;
     int i;
+    if (!tape)
+        return NULL;
+    for (i = 0; i < count; i++) {
+        if (standings[i].node && standings[i].tape != tape) {
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
+            return NULL;
+        }
+    }
+    node = (ignis__node *)ignis__alloc(size);
     if (!node) {
-        if (tape)
-            ignis__fail_host_memory(call, size);
+        ignis__fail_host_memory(call, size);
         return NULL;
     }
     node->tape = tape;
-    node->output = output;
     node->name = rule->name;
     node->backward_fn = rule->backward_fn;
     node->user_data = rule->user_data;
@@ -10292,28 +10298,100 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
-    ok = ignis__tape_admits(call, tape, count, inputs, node->needed);
-    for (i = 0; ok && i < rule->saved_count; i++) {
-        node->saved[i] = ignis__array_keep(call, rule->saved[i]);
-        ok = node->saved[i] != NULL;
-        node->versions[i] = ok ? ignis__array_version(node->saved[i]) : 0;
-        node->saved_count += ok;
+    for (; node->input_count < count; node->input_count++) {
+        ignis__tensor_rehold(inputs[node->input_count]);
+        node->inputs[node->input_count] = inputs[node->input_count];
+        node->needed[node->input_count] = standings[node->input_count].requires_grad;
     }
-    for (i = 0; ok && i < count; i++) {
-        ignis__tensor_rehold(inputs[i]);
-        node->inputs[node->input_count++] = inputs[i];
-    }
-    if (ok && ignis__tape_append(call, output, node))
-        return node;
-    while (node->input_count > 0)
-        ignis__tensor_drop(call, node->inputs[--node->input_count]);
-    while (node->saved_count > 0)
-        ignis__array_unclaim(call, node->saved[--node->saved_count]);
-    ignis__free(node);
-    return NULL;
+    return node;
 }
 
-#define IGNIS__MAX_INPUTS 64
+/*  Lets an entry have a claim of an array; false for none. */
+static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+{
+    if (!claimed)
+        return false;
+    node->versions[node->saved_count] = ignis__array_version(claimed);
+    node->saved[node->saved_count++] = claimed;
+    return true;
+}
+
+/*  Takes an entry apart that did not get onto the tape. */
+IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
+{
+    ignis__tensor *dead = NULL;
+    ignis__node_destroy(call, node, &dead);
+    ignis__tensors_bury(call, dead);
+}
+
+/*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
+static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
+{
+    output->requires_grad = true;
+    output->leaf = false;
+    output->node = node;
+    node->output = output;
+}
+
+/*  Puts an entry at the end of its tape. */
+static void ignis__tape_append(ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    ignis__mutex_lock(&tape->lock);
+    node->serial = ++tape->serials;
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&tape->lock);
+}
+
+/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is the result of another. */
+static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
+{
+    const char *what = NULL;
+    ignis__mutex_lock(&output->slot.lock);
+    if (output->node || output->walked || output->requires_grad)
+        what = output->node ? output->node->name : "an operation";
+    else
+        ignis__tensor_result(output, node);
+    ignis__mutex_unlock(&output->slot.lock);
+    if (!what) {
+        ignis__tape_append(node);
+        return true;
+    }
+    ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+    return false;
+}
+
+/*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
+    Returns the entry, which is good as long as the output is held; null after a failure. */
+static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
+                                    const ignis_rule *rule)
+{
+    ignis__standing standings[IGNIS__MAX_INPUTS];
+    ignis__node *node;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        standings[i] = ignis__tensor_standing(inputs[i]);
+    node = ignis__node_make(call, count, inputs, standings, rule);
+    for (i = 0; node && ok && i < rule->saved_count; i++) {
+        ignis__array *array = ignis__array_hold(call, rule->saved[i]);
+        ok = array && ignis__node_save(node, ignis__array_keep(call, array));
+        if (array)
+            ignis__array_drop(call, array);
+    }
+    if (node && ok && ignis__tape_claims(call, output, node))
+        return node;
+    if (node)
+        ignis__node_discard(call, node);
+    return NULL;
+}
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
 {
@@ -11861,7 +11939,7 @@ static void ignis__tensors_close(const char *call)
    >>ops - the operations: checks, forward, backward rule.
    =============================================================================================================== */
 
-/*  An operation under way. It holds its inputs and the arrays that it makes, has entered their device, and knows the stream. `ok` turns
+/*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
 #define IGNIS__OP_MADE 12
@@ -11873,12 +11951,12 @@ typedef struct ignis__op {
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count, saved_count;
+    ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
-    bool wanted[IGNIS__OP_INPUTS];            /* they require a gradient */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];
-    ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
-    ignis__block *zeroed;               /* what ignis__op_zeroed has taken */
+    ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
+    ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED];       /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -11928,11 +12006,11 @@ static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
-        ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
+        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
         if (!array) {
             if (tensor)
                 ignis__tensor_drop(call, tensor);
@@ -11941,8 +12019,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->wanted[op->count] = ignis__tensor_requires_grad(tensor);
-        op->records = op->records || op->wanted[op->count];
+        op->records = op->records || op->standing[op->count].requires_grad;
     }
     if (op->records)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -11953,7 +12030,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 /*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
     for (; op->count < 1 + args->saved_count; op->count++) {
         op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
@@ -11984,9 +12061,6 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         ignis__storage_destroy(storage);
         return NULL;
     }
-    array->owned_by_refs = true; /* what the operation saves needs no view */
-    ignis__array_publish(array);
-    ignis__atomic_add(&array->slot.state, 1); /* the operation's own hold */
     op->made[op->made_count++] = array;
     op->ok = true;
     return array;
@@ -12009,16 +12083,30 @@ IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n,
 /*  A new view of an input's elements from `offset` on. Null after a failure. */
 static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
 {
-    ignis_array handle = IGNIS__ZERO;
-    ignis__array *view;
+    ignis__array *view = NULL;
     if (op->ok)
-        handle = ignis__array_view(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
-    op->ok = handle.id != 0;
-    if (!op->ok)
-        return NULL;
-    view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    op->made[op->made_count++] = view;
+        view = ignis__array_view_make(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
+    op->ok = view != NULL;
+    if (view)
+        op->made[op->made_count++] = view;
     return view;
+}
+
+/*  Lets others see an array that the operation has made: it belongs to its handle, and to so many references of theirs. False: the operation has
+    not made it, or has handed it over before. */
+static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
+{
+    int i;
+    for (i = op->made_count - 1; i >= 0; i--) {
+        if (op->made[i] != array)
+            continue;
+        op->made[i] = op->made[--op->made_count];
+        array->owned_by_refs = true;
+        array->ref_count = references;
+        ignis__array_publish(array);
+        return true;
+    }
+    return false;
 }
 
 /*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
@@ -12090,9 +12178,7 @@ IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
 
 static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 {
-    ignis_array handle;
-    handle.id = array->slot.handle;
-    op->ok = op->ok && ignis__array_set(op->work.call, handle, value) == IGNIS_OK;
+    op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
 /*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
@@ -12105,7 +12191,7 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
-/*  Ends an operation. Arrays that it made and that nobody has claimed go; the failure status, or IGNIS_OK. */
+/*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -12113,17 +12199,27 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_give(call, op->work.device, op->zeroed);
-    while (op->made_count > 0) {
-        ignis__array *array = op->made[--op->made_count];
-        ignis_array handle;
-        handle.id = array->slot.handle;
-        if (array->ref_count == 0 && ignis__pool_live(array))
-            ignis__array_discard(call, &handle);
-        ignis__array_drop(call, array);
-    }
+    while (op->made_count > 0)
+        ignis__array_destroy(call, op->made[--op->made_count]);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The entry of an operation on tensors, with what it saves. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, const ignis_rule *rule)
+{
+    const char *call = op->work.call;
+    ignis__node *node = ignis__node_make(call, op->count, op->tensors, op->standing, rule);
+    int i;
+    for (i = 0; node && i < op->saved_count; i++) {
+        ignis__array *array = op->saved[i];
+        if (ignis__node_save(node, ignis__op_hand_over(op, array, 1) ? array : ignis__array_keep(call, array)))
+            continue;
+        ignis__node_discard(call, node);
+        return NULL;
+    }
+    return node;
 }
 
 /*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
@@ -12131,33 +12227,38 @@ static ignis_status ignis__op_leave(ignis__op *op)
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
-    ignis__tensor *made;
-    ignis__node *node;
+    ignis__tensor *made = NULL;
+    ignis__node *node = NULL;
     if (op->ok) {
-        result = ignis__tensor_make(op->work.call, output, false);
-        op->ok = result.id != 0;
+        if (!ignis__op_hand_over(op, output, 1))
+            ignis__array_claim(output);
+        made = ignis__tensor_make(op->work.call, output, false);
+        if (!made)
+            ignis__array_unclaim(op->work.call, output);
+        op->ok = made != NULL;
     }
     if (op->ok && op->records && rule) {
-        made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
-        if (node) {
-            node->knows_one = op->knows_one;
-        } else {
-            ignis__tensor_end_handle(op->work.call, made);
-            op->ok = false;
-            result.id = 0;
-        }
-        ignis__tensor_drop(op->work.call, made);
+        node = ignis__op_record(op, rule);
+        op->ok = node != NULL;
     }
+    if (node) {
+        node->knows_one = op->knows_one;
+        ignis__tensor_result(made, node);
+        ignis__tape_append(node);
+    }
+    if (op->ok)
+        result = ignis__tensor_publish(made);
+    else if (made)
+        ignis__tensors_bury(op->work.call, made);
     ignis__op_leave(op);
     return result;
 }
 
 /*  Saves an array for the backward function. */
-IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok)
-        op->saved[op->saved_count++].id = array->slot.handle;
+        op->saved[op->saved_count++] = array;
 }
 
 /*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
@@ -12169,7 +12270,6 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     memset(&rule, 0, sizeof rule);
     rule.name = name;
     rule.backward_fn = backward_fn;
-    rule.saved = op->saved;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
@@ -12180,18 +12280,12 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
                                                    ignis__array *const *gradients)
 {
-    int i, k;
+    int i;
     for (i = 0; op->ok && i < count; i++) {
         if (!gradients[i])
             continue;
+        ignis__op_hand_over(op, gradients[i], 0);
         args->grad_inputs[i].id = gradients[i]->slot.handle;
-        for (k = 0; k < op->made_count; k++) {
-            if (op->made[k] == gradients[i]) { /* it is the tape's now */
-                ignis__array_drop(op->work.call, op->made[k]);
-                op->made[k] = op->made[--op->made_count];
-                break;
-            }
-        }
     }
     return ignis__op_leave(op);
 }
@@ -12992,11 +13086,11 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.wanted[0]) {
+    if (kind->saves && op.standing[0].requires_grad) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.wanted[1]) {
+    if (kind->saves && op.standing[1].requires_grad) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
@@ -13108,11 +13202,13 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
+    static const char call[] = "ignis_dropout";
     ignis__dropout_params p;
     ignis__op op;
-    ignis__array *out = NULL;
+    ignis__array *out = NULL, *launches;
+    ignis_tensor result;
     memset(&p, 0, sizeof p);
-    if (!ignis__op_begin(&op, "ignis_dropout", 1, &tensor))
+    if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "the tensor");
     if (!(probability >= 0 && probability < 1))
@@ -13123,9 +13219,13 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
         op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
-    if (p.random.launches.id)
-        op.saved[op.saved_count++] = p.random.launches;
-    return ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    launches = op.ok && p.random.launches.id ? ignis__array_hold(call, p.random.launches) : NULL;
+    if (launches)
+        ignis__op_save(&op, launches);
+    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    if (launches)
+        ignis__array_drop(call, launches);
+    return result;
 }
 
 /* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
