@@ -4195,7 +4195,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_device_use(int ordinal)
+IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
 {
     static const char call[] = "ignis_device_use";
     ignis__device *device;
@@ -4554,7 +4554,7 @@ static int ignis__stream_finish(void *stream)
 /*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
     when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
     work is through also then, unless the devices are lost. */
-static int ignis__device_finish(ignis__device *device)
+IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
@@ -4586,7 +4586,7 @@ static bool ignis__device_wait(const char *call, ignis__device *device)
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
 }
 
-IGNIS_API ignis_status ignis_stream_use(void *stream)
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_use(void *stream)
 {
     static const char call[] = "ignis_stream_use";
     ignis__binding binding;
@@ -6178,7 +6178,7 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
 }
 
 /*  An array like another one, of another dtype perhaps, with memory of its own. */
-static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
+IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
 {
     ignis_array_desc desc;
     int ordinal = (int)(like->storage->device - ignis__devices);
@@ -6522,7 +6522,7 @@ IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *wor
     return ignis__array_end(work->call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
@@ -6539,7 +6539,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
-IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 {
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6562,7 +6562,7 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
 
 /*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
-static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -6575,7 +6575,7 @@ static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, co
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
     if (ignis__capture_refuses(work->call))
         return false;
@@ -6629,8 +6629,8 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
-static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name, int64_t count,
-                                  int64_t needed, const char *unit)
+IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
+                                              int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
@@ -6644,7 +6644,7 @@ static bool ignis__transfer_check(const char *call, const ignis__array *array, c
     return true;
 }
 
-static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -6658,7 +6658,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -6672,7 +6672,7 @@ static ignis_status ignis__array_to_host(const char *call, ignis__array *array, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6684,7 +6684,7 @@ IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *dat
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
 {
     static const char call[] = "ignis_array_from_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6693,7 +6693,7 @@ IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void 
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_to_host";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6705,7 +6705,7 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
 {
     static const char call[] = "ignis_array_to_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6754,7 +6754,7 @@ IGNIS__ONE_COPY static void ignis__array_discard(const char *call, ignis_array *
     handle->id = 0;
 }
 
-IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
 {
     static const char call[] = "ignis_array_clone";
     ignis_array copy = IGNIS__ZERO;
@@ -6772,7 +6772,7 @@ IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
+IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -6842,7 +6842,7 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
     return true;
 }
 
-IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
+IGNIS__COLD IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
 {
     static const char call[] = "ignis_array_reshape";
     ignis_array view = IGNIS__ZERO;
@@ -7031,7 +7031,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 }
 
 /*  Moves ownership of a locked array. */
-static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
+IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
@@ -9680,7 +9680,7 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     return ignis__no_tensor();
 }
 
-static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
 {
     ignis_array_desc array;
     memset(&array, 0, sizeof array);
@@ -9693,7 +9693,7 @@ static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shap
     return ignis__array_create(call, &array);
 }
 
-IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_from_host";
     ignis_tensor none = IGNIS__ZERO;
@@ -9734,7 +9734,7 @@ IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires
     return tensor;
 }
 
-IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_zeros";
     ignis_tensor none = IGNIS__ZERO;
@@ -9747,7 +9747,7 @@ IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_ones";
     ignis_tensor none = IGNIS__ZERO;
@@ -9779,7 +9779,7 @@ typedef struct ignis__random {
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
 /*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
-static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
     void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
@@ -9910,7 +9910,7 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;
@@ -9926,7 +9926,7 @@ static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, 
     return status;
 }
 
-IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_tensor_to_host";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -10006,7 +10006,7 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
 }
 
 /*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
-static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
+IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     int64_t bits = 0;
@@ -10022,7 +10022,7 @@ static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_d
     return bits;
 }
 
-IGNIS_API double ignis_item(ignis_tensor tensor)
+IGNIS__COLD IGNIS_API double ignis_item(ignis_tensor tensor)
 {
     static const char call[] = "ignis_item";
     ignis_dtype dtype;
@@ -10039,7 +10039,7 @@ IGNIS_API double ignis_item(ignis_tensor tensor)
     return ignis__nan();
 }
 
-IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
+IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 {
     static const char call[] = "ignis_item_i64";
     ignis_dtype dtype;
@@ -11411,7 +11411,7 @@ static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
     return !grouped;
 }
 
-IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
 {
     static const char call[] = "ignis_tensor_set_grad";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -11432,7 +11432,7 @@ IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array gr
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static void ignis__tape_clear(const char *call, ignis__tape *tape)
+IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
     while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
@@ -11442,7 +11442,7 @@ static void ignis__tape_clear(const char *call, ignis__tape *tape)
     }
 }
 
-IGNIS_API ignis_status ignis_tape_clear(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
 {
     static const char call[] = "ignis_tape_clear";
     ignis__tensor_thread *thread;
@@ -11490,7 +11490,7 @@ typedef struct ignis__checkpoint {
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
-static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
+IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
@@ -11545,7 +11545,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 
 /*  Runs the function of a checkpoint without recording, in a scope of its own. Returns a tensor over what it gave: that may be one of its inputs, or
     something that lives on. */
-static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs, int count)
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs,
+                                                      int count)
 {
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
@@ -11567,8 +11568,8 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                     ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
+IGNIS__COLD static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
+                                                 ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
 {
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
@@ -11598,7 +11599,7 @@ static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *
     return node != NULL;
 }
 
-IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
@@ -12755,7 +12756,8 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return i
 
 /* --- random tensors ---------------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                                     const ignis_tensor_desc *desc)
 {
     ignis_array made;
     ignis__array *array;
