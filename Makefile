@@ -42,7 +42,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
 	@echo "make clean         remove build/"
-	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
+	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
@@ -159,7 +159,7 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
@@ -182,11 +182,15 @@ test-lazy:
 	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-streams:
-	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
+	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse IGNIS_SIM_ASYNC=early $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
 	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-clang:
 	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang LANE_CFLAGS=-O0 TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
+
+# Matrix products by own kernels where other lanes take the simulator's cuBLASLt.
+test-own:
+	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(addprefix $(OUT)/test_,matmul training)'
 
 test-sim: simulator
 	@$(MAKE) -C sim test
@@ -223,7 +227,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-sim
+CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)

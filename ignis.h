@@ -195,19 +195,30 @@
         ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
 
         What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
-        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
-        so are results of a graph that operations outside of it save.
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save.
 
         A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON MATRIX PRODUCTS (>>ops.matmul)
+
+        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
+        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
+        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
+        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
+        equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
-        mask at each launch. A graph has no graphs inside: launch several one after the other.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
+        written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
+
+        To wait for a context spoils what any thread captures there. So ignis_graph_begin waits for the device, and for threads that wait for it
+        already (in ignis_synchronize, say), as long as their work takes; and while a thread captures, those that wait do so stream by stream.
 
     ON FILES (>>file)
 
@@ -564,11 +575,27 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
+/*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
+typedef enum ignis_matmul_by {
+    IGNIS_MATMUL_AUTO,     /* cuBLASLt where it is found, else Ignis' own kernels */
+    IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
+    IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
+    IGNIS_MATMUL_MEASURE   /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+} ignis_matmul_by;
+
+/*  The kernels of ignis_sdpa. */
+typedef enum ignis_attention {
+    IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
+    IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
+    IGNIS_ATTENTION_COUNT
+} ignis_attention;
+
 typedef struct ignis_desc {
     int device;                 /* the device that threads start with (0) */
     const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
     const char *nvrtc_library;  /* path of libnvrtc (searched when a kernel has to be compiled) */
-    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for) */
+    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
     const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when asked for) */
     const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
     int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
@@ -578,6 +605,8 @@ typedef struct ignis_desc {
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
     ignis_logger logger;        /* writes warnings and errors to stderr */
+    ignis_matmul_by matmul;     /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
+    ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1487,8 +1516,8 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
     The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. None of these tensors may be written to before the
-    backward: of inputs that is noticed, of the others it is not. Where no tensor that fn uses requires a gradient, nothing is recorded.
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
+    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
     to its inputs, the backward fails.
@@ -1498,10 +1527,10 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
-    random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
+    random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the
-    message names input and element), those of fn.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older than it), DTYPE (an input that is not
+    f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
     Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
@@ -1519,7 +1548,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b);
@@ -1529,10 +1558,26 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in ignis_matmul; in f16 and
     bf16 cuBLASLt may round the product once before it adds the bias.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+typedef enum ignis_activation {
+    IGNIS_ACTIVATION_RELU = 1,
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
+} ignis_activation;
+
+/*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
+    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation);
 
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
@@ -1676,6 +1721,18 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
+    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
+    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
+    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too.
+    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Returns: the norm, or no handle; then *sum is none either.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
@@ -1719,6 +1776,7 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -1733,6 +1791,22 @@ typedef struct ignis_cross_entropy_desc {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
+    The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
+    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes them
+    on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes them
+    from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
+    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc);
 
 /* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
@@ -1753,13 +1827,29 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there.
+    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
+    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
+    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
+    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
     positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+
+/*  ignis_sdpa_packed - ignis_sdpa of q, k and v where one projection (ignis_linear) left them: nothing is copied
+    Shapes: qkv [seq, (num_heads + 2 num_kv_heads) * head_dim], or with a batch in front: in each row the heads of q, then those of k, then those of
+    v. The result is [seq, num_heads * head_dim], or with the batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the
+    three parts. desc may be null for all defaults.
+    With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for backward; its num_heads is 0, or that of q and k
+    together. Without, rope is null.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_sdpa and ignis_rope.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope);
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
@@ -1967,13 +2057,14 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
     Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
     tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
-    every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
-    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
+    every name found, before the first tensor is touched.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
+    has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
     SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
-    Threads: any. Streams: writes on the current stream, and waits for it. */
+    Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
 /*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
@@ -2017,10 +2108,23 @@ static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tens
 {
     return ignis_sdpa(q, k, v, &desc);
 }
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc *rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, rope);
+}
+static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
+{
+    return ignis_sdpa_packed(qkv, &desc, &rope);
+}
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                      const ignis_cross_entropy_desc &desc)
+{
+    return ignis_linear_cross_entropy(hidden, weight, targets, &desc);
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
@@ -2544,7 +2648,7 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: mapped to read, flushed and renamed when written. */
+/*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
 
 #include <fcntl.h>
@@ -2553,35 +2657,36 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
-    HANDLE mapping = NULL;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                              FILE_ATTRIBUTE_NORMAL, NULL);
     LARGE_INTEGER length;
-    void *data = NULL;
-    *size = -1;
+    int descriptor = -1;
     if (file == INVALID_HANDLE_VALUE)
-        return NULL;
-    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length)) {
-        if (length.QuadPart == 0)
-            *size = 0;
-        else if ((mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL)) != NULL)
-            data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-    }
-    if (data)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
         *size = (int64_t)length.QuadPart;
-    if (mapping) /* the view keeps both open */
-        CloseHandle(mapping);
-    CloseHandle(file);
-    return (const unsigned char *)data;
+    return descriptor;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    (void)size;
-    if (data)
-        UnmapViewOfFile(data);
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2605,39 +2710,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #else /* POSIX */
 
-#include <sys/mman.h>
-
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
-IGNIS__MAYBE_UNUSED static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     struct stat info;
-    void *data = MAP_FAILED;
     int error = 0;
-    *size = -1;
     if (file < 0)
-        return NULL;
+        return -1;
     if (fstat(file, &info) != 0)
         error = errno;
     else if (!S_ISREG(info.st_mode))
         error = EINVAL;
-    else if (info.st_size == 0)
-        *size = 0;
-    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
-        error = errno;
     else
         *size = (int64_t)info.st_size;
-    close(file);
+    if (error)
+        close(file), file = -1;
     errno = error;
-    return data == MAP_FAILED ? NULL : (const unsigned char *)data;
+    return file;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_unmap(const unsigned char *data, int64_t size)
+/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
-    if (data)
-        munmap((void *)(uintptr_t)data, (size_t)size);
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
 }
+IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
 /*  A new file to write to; null when there is one of that name already, too. */
 IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
@@ -2733,7 +2841,9 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
 
-    void *attached[2];              /* arrays of the tensor section, from malloc */
+    void *attached[2]; /* arrays of the tensor section, from malloc */
+    uint64_t tape;     /* the number of its tape; 0: none */
+    void (*tape_end)(uint64_t tape);
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
@@ -2804,6 +2914,9 @@ IGNIS__COLD static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+    if (thread->tape && !ignis__atomic_load(&ignis__global.forked))
+        thread->tape_end(thread->tape);
+    thread->tape = 0;
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
@@ -3133,6 +3246,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuTensorMapEncodeTiled,                                                                                                         \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
+       int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
@@ -3929,6 +4046,7 @@ typedef struct ignis__device {
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
 static bool ignis__allow_tf32;
+static ignis_attention ignis__attention_wanted;
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
@@ -4233,8 +4351,21 @@ typedef struct ignis__held {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
+    bool lent;    /* a storage, to a kernel of the caller in the graph */
     struct ignis__held *next;
 } ignis__held;
+
+/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+typedef struct ignis__replays {
+    uint64_t users; /* the capture or graph, and storages */
+    uint64_t count;
+} ignis__replays;
+
+static void ignis__replays_drop(ignis__replays *replays)
+{
+    if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
+        ignis__free(replays);
+}
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
@@ -4243,7 +4374,7 @@ typedef struct ignis__held {
         ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
-    uint64_t number;             /* from 1, in the process */
+    ignis__replays *replays;     /* of the graph that it becomes */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4253,9 +4384,8 @@ typedef struct ignis__capture {
 /*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
 static struct {
     ignis__mutex lock;
-    uint64_t numbers; /* given out so far */
     ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
+} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -4288,15 +4418,22 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
+static ignis__held *ignis__capture_find(const ignis__capture *capture, const void *item)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != item)
+        held = held->next;
+    return held;
+}
+
 /*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
     user already, and `drop` is for that. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
     ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
+    if (ignis__capture_find(capture, item))
+        return true;
     held = (ignis__held *)ignis__alloc(sizeof *held);
     if (!held) {
         ignis__fail_host_memory(call, sizeof *held);
@@ -4336,28 +4473,22 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
         held->drop(call, held->item);
         ignis__free(held);
     }
+    ignis__replays_drop(capture->replays);
     ignis__free(capture);
-}
-
-/*  Notes that each launch will write to a storage. False: it is memory of the capture's own, which the graph does not hold. */
-static bool ignis__capture_writes(ignis__capture *capture, const void *storage)
-{
-    ignis__held *held = capture->held;
-    while (held && held->item != storage)
-        held = held->next;
-    if (held)
-        held->written = true;
-    return held != NULL;
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    if (!capture) {
-        ignis__fail_host_memory(call, sizeof *capture);
+    ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
+    if (!capture || !replays) {
+        ignis__free(capture), ignis__free(replays);
+        ignis__fail_host_memory(call, sizeof *capture + sizeof *replays);
         return false;
     }
+    replays->users = 1;
+    capture->replays = replays;
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4366,7 +4497,6 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
-        capture->number = ++ignis__captures.numbers;
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
@@ -4376,7 +4506,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     ignis__atomic_add(&device->captures, (uint64_t)-1);
     if (capture->stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    ignis__free(capture);
+    ignis__free(replays), ignis__free(capture);
     return false;
 }
 
@@ -5626,9 +5756,9 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;     /* in whose order the memory is taken and given; null: not decided */
-    uint64_t at_hand; /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
-    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
+    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    uint64_t at_hand;        /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
+    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
@@ -5641,9 +5771,30 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capture_on(storage->device);
-    if (!capture || !ignis__capture_writes(capture, storage))
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->written = true;
+    else if (!capture) /* else it is memory of the capture's own */
         ignis__atomic_add(&storage->version, 1);
+}
+
+/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+static void ignis__storage_lent(ignis__storage *storage)
+{
+    const ignis__capture *capture = ignis__capture_on(storage->device);
+    ignis__held *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (held)
+        held->lent = true;
+    else if (!capture)
+        ignis__atomic_store(&storage->lent, 1);
+}
+
+/*  How often the memory was written to, as far as Ignis knows. */
+static uint64_t ignis__storage_version(const ignis__storage *storage)
+{
+    const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
+    return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
@@ -5651,7 +5802,7 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
 /*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
@@ -5703,6 +5854,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
             storage->next->before = storage->before;
         ignis__mutex_unlock(&ignis__storages.lock);
     }
+    if (storage->replays)
+        ignis__replays_drop(storage->replays);
     ignis__free(storage);
 }
 
@@ -5828,17 +5981,20 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
-            storage->capture = open && open->device == storage->device ? open->number : 0;
+            if (open && open->device == storage->device) {
+                storage->replays = open->replays;
+                ignis__atomic_add(&open->replays->users, 1);
+            }
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
-        if (storage->capture)
+        if (storage->replays)
             storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
         else
             forgotten = storage->stream != from;
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
-        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+        ok = storage->replays == capture->replays || ignis__capture_hold_storage(call, capture, storage);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -5900,7 +6056,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
-    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
+    return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -6351,7 +6507,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->on_device = address != 0;
     info->parent = array->parent;
     memcpy(info->tag, array->tag, sizeof info->tag);
-    info->version = ignis__atomic_load(&storage->version);
+    info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
         ignis__atomic_store(&storage->lent, 1);
@@ -6482,25 +6638,23 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
+/*  False, and reported: nobody has written what the array holds. */
+static bool ignis__array_readable(const char *call, const ignis__array *array)
+{
+    bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
+    if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+    else if (!readable)
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
+    return readable;
+}
+
 /*  The address for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
-        return false;
-    }
-    return ignis__work_address(work, array, address);
-}
-
-/*  The address for the caller's code, of which Ignis does not know what it does there. */
-static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
-{
-    if (!ignis__work_address(work, array, address))
-        return false;
-    ignis__atomic_store(&array->storage->lent, 1);
-    return true;
+    return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
@@ -6535,7 +6689,9 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_lend(&work, array, &address);
+    bool ok = array && ignis__work_address(&work, array, &address);
+    if (ok)
+        ignis__atomic_store(&array->storage->lent, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
@@ -8593,7 +8749,10 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_lend(work, array, &launch->addresses[index]);
+    if (!ignis__work_address(work, array, &launch->addresses[index]))
+        return false;
+    ignis__storage_lent(array->storage);
+    return true;
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -8726,105 +8885,173 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     return status;
 }
 
+/* --- tensor maps ------------------------------------------------------------------------------------------------------ */
+
+/*  Where the tiles of an array are, for the copy engine of sm_90 and up (TMA). The driver packs the bits on the host, for each launch anew, and
+    the kernel gets them by value: a graph keeps what it was captured with. kernels/hopper.cuh has the same struct. */
+typedef struct ignis__tensor_map {
+    uint64_t words[16];
+} ignis__tensor_map;
+
+/*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
+    after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
+    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. */
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
+                                                       ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
+                                                       const int *box)
+{
+    enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
+    int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
+    unsigned long long sizes[5], steps[5], aligned[24];
+    unsigned boxes[5], ones[5];
+    void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64);
+    for (i = 0; i < rank; i++) {
+        sizes[i] = (unsigned long long)dims[i];
+        steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
+        boxes[i] = (unsigned)box[i];
+        ones[i] = 1;
+    }
+    if (IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
+                           (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, ones, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                            PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+        return false;
+    memcpy(map, at, sizeof *map);
+    return true;
+}
+
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                                                           \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                  \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                    \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                    \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                    \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                    \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                      \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                              \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                      \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                        \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                      \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")        \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")              \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                     \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                     \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                     \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")         \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                 \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine") \
-    X(SUB, POINTWISE_CU, "ignis_sub")                                                \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                  \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                  \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                  \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                            \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                        \
-    X(RELU, ACTIVATION_CU, "ignis_relu")                                             \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                           \
-    X(GELU, ACTIVATION_CU, "ignis_gelu")                                             \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                           \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                 \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")               \
-    X(SILU, ACTIVATION_CU, "ignis_silu")                                             \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                           \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                     \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                   \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                         \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                         \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                   \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                   \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                     \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
-    X(RAND, RANDOM_CU, "ignis_rand")                                                 \
-    X(RANDN, RANDOM_CU, "ignis_randn")                                               \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                \
-    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                \
-    X(SGD, OPTIM_CU, "ignis_sgd")                                                    \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                  \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                        \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                        \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                             \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                           \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")           \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")         \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")   \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")     \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                 \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                               \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")               \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")             \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")       \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")         \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                         \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")          \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")        \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
-    X(ROPE, ROPE_CU, "ignis_rope")                                                   \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                    \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                          \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                        \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                          \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                    \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                      \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                      \
+#define IGNIS__BUILTINS(X)                                                                     \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                                        \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                              \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                                        \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                                    \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                              \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                            \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                              \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                              \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                              \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                              \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                        \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
+    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
+    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
+    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                               \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                               \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                               \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")                   \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
+    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                            \
+    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                            \
+    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                            \
+    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                                      \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                                       \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                                     \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                           \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")                         \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                                       \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
+    X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
+    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
+    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
+    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                             \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                               \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
+    X(RAND, RANDOM_CU, "ignis_rand")                                                           \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
+    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
+    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
+    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
+    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
+    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
+    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
+    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
+    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
+    X(LAYER_NORM_ODD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_warp")                           \
+    X(LAYER_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_block")                         \
+    X(RMS_NORM_ODD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_warp")                               \
+    X(RMS_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_block")                             \
+    X(LAYER_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_backward_warp")         \
+    X(LAYER_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_backward_block")       \
+    X(LAYER_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_layer_norm_odd_backward_packed")     \
+    X(RMS_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_backward_warp")             \
+    X(RMS_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_backward_block")           \
+    X(RMS_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_rms_norm_odd_backward_packed")         \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
+    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                             \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
+    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                                  \
+    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                                    \
+    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                              \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
 
 typedef enum ignis__builtin {
@@ -8985,7 +9212,8 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+        strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -9389,6 +9617,7 @@ typedef struct ignis__tensor_thread {
     int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
     bool unbalanced;                /* the function has tried to */
     bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -9407,6 +9636,7 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->walk_serial = 0;
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
     }
     return thread;
 }
@@ -9472,17 +9702,52 @@ typedef struct ignis__tape {
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
-    struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; it goes with its last entry */
+    struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
+/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
 static struct {
     ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
     ignis__tape *first;
-} ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
+} ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
+
+/*  Frees a tape that is in the list; the list is locked. */
+static void ignis__tape_free(ignis__tape *tape)
+{
+    ignis__tape **link = &ignis__tapes.first;
+    while (*link != tape)
+        link = &(*link)->next;
+    *link = tape->next;
+    ignis__free(tape);
+}
+
+/*  The thread ends, whose tape this is. ignis_shutdown may have freed it already. */
+static void ignis__tape_end(uint64_t number)
+{
+    ignis__tape *tape;
+    bool empty;
+    ignis__this_tensor_thread.tape = NULL; /* what else runs at the thread's end may record */
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.first; tape && tape->number != number; tape = tape->next)
+        ;
+    if (tape) {
+        ignis__mutex_lock(&tape->lock);
+        tape->ended = true;
+        empty = tape->length == 0;
+        ignis__mutex_unlock(&tape->lock);
+        if (empty)
+            ignis__tape_free(tape);
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
+    bool last;
     ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
@@ -9492,8 +9757,13 @@ static void ignis__node_unlink(ignis__node *node)
         node->after->before = node->before;
     else
         tape->last = node->before;
-    tape->length--;
+    last = --tape->length == 0 && tape->ended;
     ignis__mutex_unlock(&tape->lock);
+    if (last) {
+        ignis__mutex_lock(&ignis__tapes.lock);
+        ignis__tape_free(tape);
+        ignis__mutex_unlock(&ignis__tapes.lock);
+    }
 }
 
 /*  Takes an entry apart that is on no tape. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -10237,14 +10507,16 @@ static ignis__tape *ignis__tape_now(const char *call)
     }
     ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
+    tape->number = ++ignis__tapes.numbers;
     tape->next = ignis__tapes.first;
     ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
+    ignis__this_thread.tape = tape->number;
+    ignis__this_thread.tape_end = ignis__tape_end;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
     return tape;
 }
-
-#define IGNIS__MAX_INPUTS 64
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
@@ -10263,28 +10535,28 @@ static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
     return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
 }
 
-/*  An entry for an operation on held inputs, of which one requires a gradient, while recording is on. It is on no tape yet, and has saved nothing:
-    there is room for what the rule saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
+/*  Takes an entry apart that did not get onto the tape. */
+IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
+{
+    ignis__tensor *dead = NULL;
+    ignis__node_destroy(call, node, &dead);
+    ignis__tensors_bury(call, dead);
+}
+
+/*  An entry for an operation on held inputs, of which one requires a gradient, while recording is on; standings: theirs, null: to be asked for. It
+    is on no tape yet, and has saved nothing: there is room for what the rule saves. Null, and reported: it cannot be recorded on this thread's
+    tape, or there is no memory. */
 static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
                                      const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
     size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
-    ignis__node *node;
+    ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
     int i;
-    if (!tape)
-        return NULL;
-    for (i = 0; i < count; i++) {
-        if (standings[i].node && standings[i].tape != tape) {
-            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
-                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
-            return NULL;
-        }
-    }
-    node = (ignis__node *)ignis__alloc(size);
     if (!node) {
-        ignis__fail_host_memory(call, size);
+        if (tape)
+            ignis__fail_host_memory(call, size);
         return NULL;
     }
     node->tape = tape;
@@ -10298,10 +10570,17 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
     node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
-    for (; node->input_count < count; node->input_count++) {
-        ignis__tensor_rehold(inputs[node->input_count]);
-        node->inputs[node->input_count] = inputs[node->input_count];
-        node->needed[node->input_count] = standings[node->input_count].requires_grad;
+    for (i = 0; i < count; i++) {
+        ignis__standing standing = standings ? standings[i] : ignis__tensor_standing(inputs[i]);
+        if (standing.node && standing.tape != tape) {
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
+            ignis__node_discard(call, node);
+            return NULL;
+        }
+        ignis__tensor_rehold(inputs[i]);
+        node->inputs[node->input_count++] = inputs[i];
+        node->needed[i] = standing.requires_grad;
     }
     return node;
 }
@@ -10314,14 +10593,6 @@ static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
     node->versions[node->saved_count] = ignis__array_version(claimed);
     node->saved[node->saved_count++] = claimed;
     return true;
-}
-
-/*  Takes an entry apart that did not get onto the tape. */
-IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
-{
-    ignis__tensor *dead = NULL;
-    ignis__node_destroy(call, node, &dead);
-    ignis__tensors_bury(call, dead);
 }
 
 /*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
@@ -10373,13 +10644,9 @@ static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__n
 static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
                                     const ignis_rule *rule)
 {
-    ignis__standing standings[IGNIS__MAX_INPUTS];
-    ignis__node *node;
+    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
     bool ok = true;
     int i;
-    for (i = 0; i < count; i++)
-        standings[i] = ignis__tensor_standing(inputs[i]);
-    node = ignis__node_make(call, count, inputs, standings, rule);
     for (i = 0; node && ok && i < rule->saved_count; i++) {
         ignis__array *array = ignis__array_hold(call, rule->saved[i]);
         ok = array && ignis__node_save(node, ignis__array_keep(call, array));
@@ -10392,6 +10659,54 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
         ignis__node_discard(call, node);
     return NULL;
 }
+
+/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+typedef struct ignis__watch {
+    uint64_t newest;     /* array that was there, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* when they were read first; in the same block */
+    int count, capacity;
+} ignis__watch;
+
+static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis__array *array)
+{
+    if (watch->count + 1 >= watch->capacity) {
+        int capacity = watch->capacity ? 2 * watch->capacity : 64;
+        size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
+        ignis_array *arrays = (ignis_array *)ignis__alloc(size);
+        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        if (!arrays) {
+            ignis__fail_host_memory(call, size);
+            return false;
+        }
+        if (watch->count) {
+            memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
+            memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
+        }
+        ignis__free(watch->arrays);
+        watch->arrays = arrays;
+        watch->versions = versions;
+        watch->capacity = capacity;
+    }
+    watch->arrays[watch->count].id = array->slot.handle;
+    watch->versions[watch->count++] = ignis__array_version(array);
+    return true;
+}
+
+/*  An operation is about to read an array. */
+static bool ignis__watch_read(const char *call, const ignis__array *array)
+{
+    ignis__watch *watch = ignis__tensor_thread_now()->watch;
+    int i;
+    if (!watch || array->id > watch->newest)
+        return true;
+    for (i = 0; i < watch->count; i++)
+        if (watch->arrays[i].id == array->slot.handle)
+            return true;
+    return ignis__watch_add(call, watch, array);
+}
+
+#define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
 {
@@ -10422,6 +10737,12 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ok = false;
         }
         wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
+    }
+    for (i = 0; ok && i < held; i++) {
+        ignis__array *array = ignis__tensor_array(call, inputs[i]);
+        ok = array && ignis__watch_read(call, array);
+        if (array)
+            ignis__array_drop(call, array);
     }
     if (ok && wanted)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -10719,7 +11040,10 @@ static bool ignis__leaves_write(const char *call, ignis__reached *list)
         const ignis__tensor *leaf = at->leaf;
         if (at->sum && !leaf->grad) {
             ok = ignis__gradient_separate(call, &at->sum);
-        } else if (at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
+            continue;
+        }
+        ok = !at->sum || ignis__array_readable(call, leaf->grad);
+        if (ok && at->sum && (!added || added->dtype != leaf->dtype || added->device != leaf->device)) {
             ok = ignis__gradient_addable(call, leaf);
             added = leaf;
         }
@@ -10759,6 +11083,7 @@ typedef struct ignis__walk {
     uint64_t serial;
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
@@ -10958,12 +11283,22 @@ static bool ignis__groups_end(ignis__walk *walk, bool ok)
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+static bool ignis__walk_add(const ignis__walk *walk, ignis__array **sum, ignis__array *gradient, bool whole)
+{
+    if (whole && *sum) {
+        ignis__array_unclaim(walk->call, *sum);
+        *sum = NULL;
+    }
+    return ignis__gradient_add(walk->call, sum, gradient);
+}
+
 /*  Gives a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient, bool whole)
 {
     ignis__reached *reached = ignis__walk_reach(walk, leaf);
     if (reached && !(reached->group && reached->group->done))
-        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+        return ignis__walk_add(walk, &reached->sum, gradient, whole);
     if (reached)
         ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
                     "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
@@ -10994,7 +11329,7 @@ static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *ten
 }
 
 /*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient, bool whole)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     if (!ignis__walk_admits(walk, tensor, &standing)) {
@@ -11002,19 +11337,24 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
         return false;
     }
     if (!standing.node)
-        return ignis__walk_give_leaf(walk, tensor, gradient);
+        return ignis__walk_give_leaf(walk, tensor, gradient, whole);
     if (!standing.node->grad)
         ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+    return ignis__walk_add(walk, &standing.node->grad, gradient, whole);
 }
 
 /*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
-    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
-    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
-    return maker ? maker->grad : NULL;
+    const ignis__walk *walk = ignis__tensor_thread_now()->walk;
+    ignis__tensor *tensor = walk->at->inputs[input];
+    const ignis__node *maker = ignis__tensor_standing(tensor).node;
+    const ignis__reached *leaf = !maker && walk->count ? *ignis__walk_find(walk, tensor) : NULL;
+    return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
+
+/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__walk_sum in it. */
+static void ignis__walk_sum_taken(int input) { ignis__tensor_thread_now()->walk->taken |= (uint64_t)1 << input; }
 
 /*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
 static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
@@ -11055,7 +11395,7 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     int i;
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
-        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
@@ -11079,6 +11419,7 @@ static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_b
     ignis_status status;
     ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
     walk->at = node;
+    walk->taken = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
@@ -11151,7 +11492,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+            ok = ignis__walk_give(walk, node->inputs[i], given[i], walk->taken >> i & 1);
         else if (given[i])
             ignis__array_unclaim(walk->call, given[i]);
     }
@@ -11206,7 +11547,7 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
         }
         if (ok && sum) {
             reached->sum = NULL;
-            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum, false);
         }
         *link = reached->next;
         reached->next = NULL;
@@ -11307,7 +11648,7 @@ static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor
     walk.one = known ? gradient->slot.handle : 0;
     thread->walk = &walk;
     thread->walk_serial = walk.serial;
-    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient, false);
     ok = ignis__walk_end(&walk, ok);
     thread->walk = walk.outer;
     thread->walk_serial = walk.outer ? walk.outer->serial : 0;
@@ -11487,6 +11828,7 @@ typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     uint64_t seed, random_used;
+    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
@@ -11506,7 +11848,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
-    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
+    thread->random_launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -11568,12 +11910,14 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-IGNIS__COLD static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
-                                                 ignis__tensor *const *inputs, ignis_array *saved, const uint64_t *versions, int count)
+IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
+                                                 ignis__tensor *const *inputs, int count, ignis__watch *watch)
 {
+    ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
     ignis_rule rule;
+    int i, alive = count;
     if (!made || !ignis__dtype_is_float(made->dtype)) {
         if (made)
             ignis__tensor_drop(call, made);
@@ -11582,16 +11926,24 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, const ignis__
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
+    for (i = count; i < watch->count; i++) { /* what fn itself has freed it cannot read again */
+        if (ignis_array_is_live(watch->arrays[i])) {
+            watch->arrays[alive] = watch->arrays[i];
+            watch->versions[alive++] = watch->versions[i];
+        }
+    }
+    checkpoint->counts = launches.id != 0;
+    if (watch->arrays)
+        watch->arrays[alive] = launches;
+    rule.saved = watch->arrays ? watch->arrays : &launches;
+    rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
-        if (count)
-            memcpy(node->versions, versions, sizeof *versions * (size_t)count);
+        if (alive)
+            memcpy(node->versions, watch->versions, sizeof *watch->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
     }
@@ -11603,8 +11955,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS + 1];
-    uint64_t versions[IGNIS__MAX_INPUTS]; /* a function that writes to its inputs would not do the same the second time */
+    ignis__watch watch, *before; /* of the inputs first: a function that writes to them would not do the same the second time */
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -11621,6 +11972,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         return result;
     }
     thread = ignis__tensor_thread_now();
+    memset(&watch, 0, sizeof watch);
+    memset(&checkpoint, 0, sizeof checkpoint);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
@@ -11629,24 +11982,28 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
         array = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
-        ok = array != NULL;
-        if (ok) {
-            saved[i].id = array->slot.handle;
-            versions[i] = ignis__array_version(array);
+        ok = array && ignis__watch_add(call, &watch, array);
+        if (ok)
             wanted = wanted || ignis__tensor_requires_grad(held[i]);
+        if (array)
             ignis__array_drop(call, array);
-        } else if (held[i]) {
+        if (!ok && held[i])
             ignis__tensor_drop(call, held[i]);
-        }
     }
+    watch.newest = ignis__atomic_load(&ignis__array_ids);
+    before = thread->watch;
+    if (ignis__recording()) /* else an outer checkpoint may watch, whose function this is part of */
+        thread->watch = &watch;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    thread->watch = before;
     wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
     thread->saw_trainable = saw_before || wanted;
-    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, versions, count))
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, count, &watch))
         result.id = 0;
+    ignis__free(watch.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -11669,13 +12026,13 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time. */
-IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
+    return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -11689,9 +12046,7 @@ IGNIS__COLD static bool ignis__gradcheck_value(const ignis__gradcheck *check, do
     bool ok = false;
     if (!scope.id)
         return false;
-    ignis_no_grad_begin();
-    output = ignis__gradcheck_call(check);
-    ignis_no_grad_end();
+    output = ignis__gradcheck_call(check, 1);
     *value = 0;
     if (output.id && ignis_tensor_query(output, &info) == IGNIS_OK) {
         numel = ignis_array_numel(info.data);
@@ -11724,7 +12079,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
             ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK;
     }
     if (ok)
-        output = ignis__gradcheck_call(check);
+        output = ignis__gradcheck_call(check, 0);
     ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
     if (ok) {
         numel = ignis_array_numel(info.data);
@@ -11782,9 +12137,20 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The backward whose backward function made a tensor that was found, by serial. */
+static uint64_t ignis__tensor_made_in(ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    uint64_t made_in = tensor ? tensor->made_in : 0;
+    if (tensor)
+        ignis__tensor_drop("ignis_gradcheck", tensor);
+    return made_in;
+}
+
 /*  The largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
+    uint64_t walk = ignis__tensor_thread_now()->walk_serial;
     ignis_tensor_info info;
     double worst = 0;
     char where[256] = "";
@@ -11800,6 +12166,13 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
         }
         if (info.requires_grad && !info.is_leaf) {
             ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call, "input %d is the result of an operation; use a leaf with its values", i);
+            return ignis__nan();
+        }
+        if (info.requires_grad && walk && ignis__tensor_made_in(check->inputs[i]) != walk) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, check->call,
+                        "input %d is older than the backward function that this is called in, and gets its gradient when that is over; use "
+                        "a leaf made here with its values",
+                        i);
             return ignis__nan();
         }
     }
@@ -11920,8 +12293,14 @@ static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
-    ignis__tape *tape;
-    for (tape = ignis__tapes.first; tape; tape = tape->next)
+    ignis__tape *tapes, *tape;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tapes = ignis__tapes.first; /* a thread that ends meanwhile does not find its own */
+    ignis__tapes.first = NULL;
+    for (tape = tapes; tape; tape = tape->next)
+        tape->ended = false;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    for (tape = tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -11929,9 +12308,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.first) {
-        tape = ignis__tapes.first;
-        ignis__tapes.first = tape->next;
+    while (tapes) {
+        tape = tapes;
+        tapes = tape->next;
         ignis__free(tape);
     }
 }
@@ -11943,7 +12322,7 @@ static void ignis__tensors_close(const char *call)
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
-#define IGNIS__OP_MADE 12
+#define IGNIS__OP_MADE 24
 #define IGNIS__OP_SAVED 5
 
 typedef struct ignis__op {
@@ -12012,7 +12391,9 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
-        if (!array) {
+        if (!array || !ignis__watch_read(call, array)) {
+            if (array)
+                ignis__array_drop(call, array);
             if (tensor)
                 ignis__tensor_drop(call, tensor);
             ignis__op_drop_inputs(op);
@@ -12192,6 +12573,13 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
+/*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
+static void ignis__op_unmake(ignis__op *op, int count)
+{
+    while (op->made_count > count)
+        ignis__array_destroy(op->work.call, op->made[--op->made_count]);
+}
+
 /*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
@@ -12200,20 +12588,20 @@ static ignis_status ignis__op_leave(ignis__op *op)
         ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
     else if (op->zeroed)
         ignis__memory_give(call, op->work.device, op->zeroed);
-    while (op->made_count > 0)
-        ignis__array_destroy(call, op->made[--op->made_count]);
+    ignis__op_unmake(op, 0);
     ignis__op_drop_inputs(op);
     ignis__work_end(&op->work);
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The entry of an operation on tensors, with what it saves. Null after a failure. */
-static ignis__node *ignis__op_record(ignis__op *op, const ignis_rule *rule)
+/*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
 {
     const char *call = op->work.call;
-    ignis__node *node = ignis__node_make(call, op->count, op->tensors, op->standing, rule);
+    ignis__node *node = ignis__node_make(call, count, inputs, standings, rule);
     int i;
-    for (i = 0; node && i < op->saved_count; i++) {
+    for (i = 0; node && i < rule->saved_count; i++) {
         ignis__array *array = op->saved[i];
         if (ignis__node_save(node, ignis__op_hand_over(op, array, 1) ? array : ignis__array_keep(call, array)))
             continue;
@@ -12223,34 +12611,38 @@ static ignis__node *ignis__op_record(ignis__op *op, const ignis_rule *rule)
     return node;
 }
 
-/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
-    saves stay. No handle after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
+                                     const ignis__standing *standings, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
-    ignis__tensor *made = NULL;
+    ignis__tensor *made;
     ignis__node *node = NULL;
-    if (op->ok) {
-        if (!ignis__op_hand_over(op, output, 1))
-            ignis__array_claim(output);
-        made = ignis__tensor_make(op->work.call, output, false);
-        if (!made)
-            ignis__array_unclaim(op->work.call, output);
-        op->ok = made != NULL;
-    }
-    if (op->ok && op->records && rule) {
-        node = ignis__op_record(op, rule);
-        op->ok = node != NULL;
+    if (!op->ok)
+        return result;
+    if (!ignis__op_hand_over(op, output, 1))
+        ignis__array_claim(output);
+    made = ignis__tensor_make(op->work.call, output, false);
+    if (!made) {
+        ignis__array_unclaim(op->work.call, output);
+    } else if (rule && (node = ignis__op_record(op, count, inputs, standings, rule)) == NULL) {
+        ignis__tensors_bury(op->work.call, made);
+        made = NULL;
     }
     if (node) {
         node->knows_one = op->knows_one;
         ignis__tensor_result(made, node);
         ignis__tape_append(node);
     }
-    if (op->ok)
-        result = ignis__tensor_publish(made);
-    else if (made)
-        ignis__tensors_bury(op->work.call, made);
+    op->ok = made != NULL;
+    return made ? ignis__tensor_publish(made) : result;
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->standing, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
@@ -12262,10 +12654,10 @@ IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
         op->saved[op->saved_count++] = array;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                                           size_t params_size)
+/*  A rule whose backward function needs what the operation has saved, and params. */
+IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                 ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                 size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12274,6 +12666,15 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
+    return rule;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
@@ -12359,6 +12760,256 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
+/* >>ops.matmul - matrix products: own kernels ------------------------------------------------------------------------------ */
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int nothing;                  /* in place of padding, as plans are found by the bytes of their product */
+} ignis__product;
+
+/*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
+typedef struct ignis__epilogue {
+    double factor;             /* of the product; 0: 1 */
+    ignis__array *bias;        /* [n], added to each row */
+    int activation;            /* an ignis_activation; 0: none */
+    bool gradient;             /* the product is multiplied by the derivative of the activation at pre */
+    ignis__array *pre;         /* like out: where the product with its bias is kept; of a gradient, what was kept */
+    ignis__array *residual;    /* like out, added */
+    ignis__array *column_sums; /* [n]: the sums of the results over m */
+    bool accumulate;           /* the result is added to what is in out */
+    ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
+} ignis__epilogue;
+
+/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+typedef struct ignis__gemm {
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
+    int64_t m, n, k, batch, batch_a, batch_b, split_k;
+    double factor;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
+} ignis__gemm;
+
+/*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns, summed_rows; /* so many are one row of column_sums */
+    bool sums_rows;                 /* it makes row_sums */
+    bool stays;                     /* a block does one tile after the other */
+    unsigned threads, shared;
+    char define[100]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
+{
+    return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+}
+
+/*  Whether wgmma can be used, and has tiles to fill: what the copy engine takes are whole packs, and fewer than 2^31 elements a side. */
+static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    int64_t most = INT32_MAX - 256;
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
+}
+
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
+    as large as keeps all multiprocessors busy. */
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__gemm_kernel kernel;
+    bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
+    bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
+    int at;
+    memset(&kernel, 0, sizeof kernel);
+    kernel.rows = kernel.columns = large ? 128 : 64;
+    kernel.threads = 256;
+    kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    if (ignis__gemm_takes_wgmma(op, dtype, p)) {
+        kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
+        kernel.rows = 128;
+        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        kernel.summed_rows = 64;
+        kernel.sums_rows = false;
+        kernel.stays = true;
+        kernel.threads = 384;
+        /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
+    } else if (rounds && info->compute_major >= 8) {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        kernel.threads = large ? 256 : 128;
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+    } else {
+        kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
+        kernel.sums_rows = true;
+        kernel.define[0] = 0;
+    }
+    if (!kernel.summed_rows)
+        kernel.summed_rows = kernel.rows;
+    return kernel;
+}
+
+/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t rows,
+                            int64_t batch, int64_t stride, int box_rows)
+{
+    int64_t dims[3], strides[2];
+    int box[3];
+    dims[0] = row;
+    dims[1] = rows;
+    dims[2] = stride ? batch : 1;
+    strides[0] = 2 * row;
+    strides[1] = 2 * (stride ? stride : row * rows);
+    box[0] = 64;
+    box[1] = box_rows;
+    box[2] = 1;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+}
+
+/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
+static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
+{
+    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
+    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
+    p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
+}
+
+/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+{
+    int64_t pack = ignis__pack_elements(dtype);
+    return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
+}
+
+/*  Adds [count, n] up, in the order of the rows. */
+static void ignis__gemm_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+{
+    ignis__address to = ignis__op_write(op, out);
+    void *params[] = {&to, &from, &count, &out->numel};
+    if (from == to) /* there was one */
+        return;
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+}
+
+static ignis__address ignis__gemm_room(ignis__op *op, int64_t count, ignis_dtype dtype)
+{
+    return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
+}
+
+/*  Where a kernel puts so many rows of sums for ignis__gemm_sums: a single one of the same type is the result. */
+static ignis__address ignis__gemm_sums_room(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+{
+    return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out) : ignis__gemm_room(op, count * out->numel, dtype);
+}
+
+/*  The parameters but for sums over parts; out and what goes with it has elements. */
+static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out, const ignis__epilogue *epilogue)
+{
+    ignis__gemm p;
+    memset(&p, 0, sizeof p);
+    p.m = product->m;
+    p.n = product->n;
+    p.k = product->k;
+    p.batch = product->batch;
+    p.batch_a = product->batch_a;
+    p.batch_b = product->batch_b;
+    p.transpose_a = product->transpose_a;
+    p.transpose_b = product->transpose_b;
+    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    p.splits = 1;
+    p.split_k = p.k;
+    p.activation = epilogue->activation;
+    p.gradient = epilogue->gradient;
+    p.accumulate = epilogue->accumulate;
+    if (epilogue->bias)
+        p.bias = ignis__op_read(op, epilogue->bias);
+    if (epilogue->pre)
+        p.pre = epilogue->gradient ? ignis__op_read(op, epilogue->pre) : ignis__op_write(op, epilogue->pre);
+    if (epilogue->residual)
+        p.residual = ignis__op_read(op, epilogue->residual);
+    p.out = ignis__op_write(op, out);
+    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual, p.n, 0);
+    return p;
+}
+
+/*  Launches a kernel that does what comes behind a product: 32 x 128 elements a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    void *params[] = {p};
+    if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, 32), dtype);
+    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
+    if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+}
+
+/*  Launches the product itself. */
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
+{
+    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
+    ignis__tensor_map a, b, out, pre;
+    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                        p->transpose_a ? 64 : kernel->rows);
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                        p->transpose_b ? kernel->columns : 64);
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        pre = out = a; /* not used */
+        if (p->direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->pre)
+            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (p->direct && p->activation)
+            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
+                     p->activation);
+    }
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
+                     kernel->shared, kernel->stays ? mapped : plain);
+}
+
+/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                            const ignis__epilogue *epilogue)
+{
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
+    ignis__gemm_kernel kernel;
+    bool row_sums;
+    if (p.k > 0) {
+        p.a = ignis__op_read(op, a);
+        p.b = ignis__op_read(op, b);
+    }
+    if (!op->ok)
+        return false;
+    p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
+    p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
+    kernel = ignis__gemm_choose(op, dtype, &p);
+    row_sums = epilogue->row_sums && kernel.sums_rows;
+    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    if (p.splits > 1)
+        p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
+    else if (epilogue->column_sums)
+        p.column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p.m, kernel.summed_rows), dtype);
+    if (row_sums)
+        p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, &p);
+    if (p.splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
+    return row_sums;
+}
+
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
 enum { /* numbers of cuBLASLt's enumerations */
@@ -12399,18 +13050,8 @@ typedef struct ignis__lt_choice {
     int reserved[4];
 } ignis__lt_choice;
 
-/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b) (+ bias [n]). cuBLASLt thinks in columns: a row-major matrix is its
-    transpose there, so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
-typedef struct ignis__product {
-    int64_t m, n, k, batch;
-    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
-    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int dtype, epilogue;
-    int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int nothing;   /* in place of padding, as plans are found by the bytes of their product */
-} ignis__product;
-
-/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
+/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
+    so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -12426,7 +13067,9 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-} ignis__matmul = {{0}, {{0}}};
+    ignis_matmul_by by;
+    uint64_t missing; /* cuBLASLt was looked for and not found */
+} ignis__matmul = {{0}, {{0}}, IGNIS_MATMUL_AUTO, 0};
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -12566,34 +13209,31 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
-    over k. *supported says whether cuBLASLt has a kernel for it; null: having
-    none is a failure. All sizes are positive. */
-static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              ignis__array *bias, bool *supported)
+/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
+    sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
+                          ignis__array *b, ignis__array *bias)
 {
-    static const float one_f32 = 1, zero_f32 = 0;
-    static const double one_f64 = 1, zero_f64 = 0;
-    bool wide = product.dtype == IGNIS_F64, known;
+    static const float zero_f32 = 0;
+    static const double zero_f64 = 0;
+    float factor_f32 = (float)factor;
+    ignis__product described = *product;
+    bool wide = product->dtype == IGNIS_F64, known;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
+        at_bias = epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
-        return;
-    product.alignment = ignis__alignment_of(at_a, at_b, at_out);
+        return true;
+    described.epilogue = epilogue;
+    described.alignment = ignis__alignment_of(at_a, at_b, at_out);
     bias_pointer = (void *)(uintptr_t)at_bias;
-    plan = ignis__plan_get(op->work.call, op->work.device, &product, bias_pointer, &known);
-    if (supported)
-        *supported = known;
+    plan = ignis__plan_get(op->work.call, op->work.device, &described, bias_pointer, &known);
     if (!plan) {
-        if (!known && !supported)
-            ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
-                           ignis__dtypes[product.dtype].name, op->work.device->info.device);
-        op->ok = !known && supported;
-        return;
+        op->ok = !known;
+        return known;
     }
     if (plan->choice.workspace) {
         workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
@@ -12607,7 +13247,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     if (op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
                               (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
-                               wide ? (const void *)&one_f64 : (const void *)&one_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+                               wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
                                (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
                                (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
                                &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
@@ -12616,6 +13256,60 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
         ignis__memory_give(op->work.call, op->work.device, workspace);
+    return true;
+}
+
+/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
+static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                               const ignis__epilogue *epilogue, bool *row_sums)
+{
+    bool narrow = product->dtype != IGNIS_F64, keeps = epilogue->pre && !epilogue->gradient, biased = false;
+    ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
+    ignis__epilogue rest = *epilogue;
+    double factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    ignis__gemm p;
+    rest.factor = 1;
+    *row_sums = false;
+    if (product->k == 0)
+        ignis__op_zero(op, to);
+    else if (epilogue->bias && narrow)
+        biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
+    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
+        *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
+    if (product->k > 0 && !biased && !*row_sums && !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
+        return false;
+    if (biased)
+        rest.bias = NULL;
+    if (keeps && biased && to == epilogue->pre)
+        rest.pre = NULL; /* it is there */
+    if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
+        p = ignis__gemm_params(op, product, out, &rest);
+        p.partial = ignis__op_read(op, to);
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+    } else if (rest.bias) {
+        ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
+        void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
+        ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+    }
+    return true;
+}
+
+/*  Who computes products: what the program says, else what the user's environment says. */
+static bool ignis__matmul_setup(const char *call, ignis_matmul_by by)
+{
+    static const char *const names[] = {"auto", "cublaslt", "own", "measure"};
+    const char *env = getenv("IGNIS_MATMUL");
+    int i;
+    ignis__matmul.by = by;
+    ignis__atomic_store(&ignis__matmul.missing, 0);
+    if (by != IGNIS_MATMUL_AUTO || !env || !*env)
+        return true;
+    for (i = 0; i < IGNIS__COUNT(names); i++)
+        if (strcmp(env, names[i]) == 0)
+            ignis__matmul.by = (ignis_matmul_by)i;
+    if (ignis__matmul.by == IGNIS_MATMUL_AUTO && strcmp(env, names[0]) != 0)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_MATMUL is \"%s\"; it is auto, cublaslt, own or measure", env);
+    return ignis__matmul.by != IGNIS_MATMUL_AUTO || strcmp(env, names[0]) == 0;
 }
 
 /*  Frees the plans of a device; its context is current. */
@@ -12644,15 +13338,224 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
     return product;
 }
 
-/*  Runs a product whose sizes may be zero. */
-static void ignis__matmul_any(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b)
+/*  Whether cuBLASLt can be had. That it cannot is found out once. */
+static bool ignis__lt_there(const char *call)
 {
-    if (!op->ok || out->numel == 0)
+    ignis__record before, failure;
+    char why[2048];
+    bool found;
+    if (ignis__atomic_load(&ignis__matmul.missing))
+        return false;
+    if (ignis__atomic_load(&ignis__libraries[IGNIS_LIBRARY_CUBLASLT].loaded))
+        return true;
+    before = ignis__quiet_begin();
+    found = ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT);
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    if (!found && ignis__atomic_add(&ignis__matmul.missing, 1) == 0)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: Ignis' own kernels compute products. %s", call, why);
+    return found;
+}
+
+/* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
+
+#define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
+#define IGNIS__MEASURE_RUNS 4   /* in a round */
+
+typedef struct ignis__measured {
+    uint64_t key;
+    bool own;
+    struct ignis__measured *next;
+} ignis__measured;
+
+static struct {
+    ignis__mutex lock; /* who measures holds it: two at a time would disturb each other */
+    bool is_read;
+    ignis__measured *first;
+} ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
+
+static ignis__measured *ignis__measured_find(uint64_t key)
+{
+    ignis__measured *found = ignis__measurements.first;
+    while (found && found->key != key)
+        found = found->next;
+    return found;
+}
+
+/*  Remembers one; the first of several stays. Without memory it is not remembered. */
+static void ignis__measured_add(uint64_t key, bool own)
+{
+    ignis__measured *added = ignis__measured_find(key) ? NULL : (ignis__measured *)ignis__alloc(sizeof *added);
+    if (!added)
         return;
-    if (product->k == 0)
-        ignis__op_zero(op, out);
-    else
-        ignis__matmul_run(op, *product, out, a, b, NULL, NULL);
+    added->key = key;
+    added->own = own;
+    added->next = ignis__measurements.first;
+    ignis__measurements.first = added;
+}
+
+static bool ignis__measured_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/products.txt", ignis__kernels_state.cache_dir);
+    return ignis__kernels_state.cache_dir[0] != 0;
+}
+
+/*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
+IGNIS__COLD static void ignis__measured_read(void)
+{
+    char path[1024], *text, *line;
+    size_t size = 0;
+    if (ignis__measurements.is_read || !ignis__measured_path(path, sizeof path))
+        return;
+    ignis__measurements.is_read = true;
+    text = (char *)ignis__file_read(path, &size);
+    for (line = text; line && line < text + size; line++) {
+        char *end = (char *)memchr(line, '\n', (size_t)(text + size - line)), *word;
+        unsigned long long key;
+        if (!end)
+            break;
+        *end = 0;
+        key = strtoull(line, &word, 16);
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0))
+            ignis__measured_add(key, word[1] == 'o');
+        line = end;
+    }
+    ignis__free(text);
+}
+
+IGNIS__COLD static void ignis__measured_write(const char *line)
+{
+    char path[1024];
+    FILE *file;
+    bool ok;
+    if (!ignis__measured_path(path, sizeof path))
+        return;
+    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = fopen(path, "ab")) != NULL;
+    if (ok) {
+        ok = fwrite(line, strlen(line), 1, file) == 1; /* one write: lines of several processes stay whole */
+        ok = fclose(file) == 0 && ok;
+    }
+    if (!ok)
+        ignis__cache_warn("write", path);
+}
+
+/*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
+static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                    const ignis__epilogue *epilogue)
+{
+    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU, IGNIS__SOURCE_GEMM_HOPPER_CU};
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__product described = *product;
+    int parts[9], i;
+    uint64_t key;
+    parts[0] = epilogue->activation;
+    parts[1] = epilogue->gradient;
+    parts[2] = epilogue->bias != NULL;
+    parts[3] = epilogue->pre != NULL;
+    parts[4] = epilogue->residual != NULL;
+    parts[5] = epilogue->row_sums != NULL;
+    parts[6] = epilogue->column_sums != NULL;
+    parts[7] = ignis__allow_tf32;
+    parts[8] = info->multiprocessors;
+    described.alignment = ignis__alignment_of(ignis__op_read(op, a), ignis__op_read(op, b), ignis__op_write(op, out));
+    key = ignis__hash(IGNIS__HASH_START, &described, sizeof described);
+    key = ignis__hash(key, parts, sizeof parts);
+    key = ignis__hash(key, info->name, strlen(info->name));
+    key = ignis__hash(key, &ignis__libraries[IGNIS_LIBRARY_CUBLASLT].release, sizeof(uint64_t));
+    for (i = 0; i < IGNIS__COUNT(sources); i++)
+        key = ignis__hash(key, &ignis__sources[sources[i]].hash, sizeof(uint64_t));
+    return key;
+}
+
+/*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
+static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                  ignis__array *b, const ignis__epilogue *epilogue)
+{
+    int64_t best = -1, start;
+    int round, run, made = op->made_count;
+    bool row_sums;
+    for (round = 0; op->ok && round <= IGNIS__MEASURE_ROUNDS; round++) { /* the first one loads, and does not count */
+        start = ignis__monotonic_ns();
+        for (run = 0; run < (round ? IGNIS__MEASURE_RUNS : 1); run++) {
+            if (own)
+                ignis__gemm_run(op, product, out, a, b, epilogue);
+            else if (!ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+                return -1;
+            ignis__op_unmake(op, made);
+        }
+        op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuStreamSynchronize, (op->work.stream));
+        start = ignis__monotonic_ns() - start;
+        if (round && (best < 0 || start < best))
+            best = start;
+    }
+    return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
+}
+
+/*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
+static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                                const ignis__epilogue *epilogue)
+{
+    uint64_t key;
+    int64_t own, other;
+    ignis__measured *found;
+    bool is_own = false;
+    char line[256];
+    if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
+        return false;
+    key = ignis__measured_key(op, product, out, a, b, epilogue);
+    ignis__mutex_lock(&ignis__measurements.lock);
+    ignis__measured_read();
+    found = ignis__measured_find(key);
+    if (found) {
+        is_own = found->own;
+    } else if (op->ok && !ignis__capture_on(op->work.device)) {
+        other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+        own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+        is_own = own >= 0 && (other < 0 || own < other);
+        snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
+                 (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
+                 ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
+                 (long long)product->batch);
+        if (op->ok) {
+            ignis__measured_add(key, is_own);
+            ignis__measured_write(line);
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
+        }
+    }
+    ignis__mutex_unlock(&ignis__measurements.lock);
+    return is_own;
+}
+
+static void ignis__measured_close(void)
+{
+    while (ignis__measurements.first) {
+        ignis__measured *next = ignis__measurements.first->next;
+        ignis__free(ignis__measurements.first);
+        ignis__measurements.first = next;
+    }
+    ignis__measurements.is_read = false;
+}
+
+/* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
+
+/*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
+static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
+                              const ignis__epilogue *epilogue)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis_matmul_by by = ignis__matmul.by;
+    bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
+    if (!epilogue)
+        epilogue = &nothing;
+    if (!op->ok || out->numel == 0)
+        return false;
+    if (by == IGNIS_MATMUL_AUTO || by == IGNIS_MATMUL_MEASURE)
+        own = !ignis__lt_there(op->work.call) || (by == IGNIS_MATMUL_MEASURE && ignis__measured_own(op, product, out, a, b, epilogue));
+    if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
+        return row_sums;
+    if (by == IGNIS_MATMUL_CUBLASLT)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                              ignis__dtypes[product->dtype].name, op->work.device->info.device);
+    return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
 /*  y = a b: da = g b^T; y = a b^T: da = g b. */
@@ -12664,7 +13567,7 @@ static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p
     q.k = p->n;
     q.transpose_b = !p->transpose_b;
     q.batch_a = p->m * p->n;
-    ignis__matmul_any(op, &q, gradient, g, b);
+    ignis__matmul_run(op, &q, gradient, g, b, NULL);
     return gradient;
 }
 
@@ -12694,7 +13597,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
         gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2]);
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_any(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0]);
+        ignis__matmul_run(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     return ignis__op_give(&op, args, 2, gradients);
 }
@@ -12726,7 +13629,6 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     product->batch_b = product->k * product->n;
     product->transpose_b = transpose_b;
     product->dtype = (int)op->in[0]->dtype;
-    product->epilogue = IGNIS__LT_EPILOGUE_NONE;
     *out = *a;
     out->dim[a->ndim - 1] = product->n;
     return true;
@@ -12743,7 +13645,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__matmul_any(&op, &product, out, op.in[0], op.in[1]);
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
@@ -13656,52 +14558,24 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
-/* >>ops.matmul - linear: x w^T + bias, the bias inside the product where cuBLASLt can -------------------------------------- */
+/* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
-static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
-{
-    ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, bias);
-    void *params[] = {&at, &at, &from, &out->numel, &bias->numel, &out->numel};
-    ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
-}
-
-static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ignis__array *out, ignis__array *x, ignis__array *w,
-                                  ignis__array *bias)
-{
-    ignis__product fused = *plain;
-    bool supported = false;
-    if (!op->ok || out->numel == 0)
-        return;
-    fused.epilogue = IGNIS__LT_EPILOGUE_BIAS;
-    if (bias && plain->k > 0 && plain->dtype != IGNIS_F64)
-        ignis__matmul_run(op, fused, out, x, w, bias, &supported);
-    if (supported)
-        return;
-    ignis__matmul_any(op, plain, out, x, w);
-    if (bias && op->ok)
-        ignis__linear_add_bias(op, out, bias);
-}
-
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = ignis__matmul_product_b(forward);
+    ignis__epilogue epilogue;
     ignis__spread rows;
-    bool fused = false;
-    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
-        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
-        ignis__matmul_run(op, q, dw, g, x, db, &fused);
-        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
-    }
-    if (fused)
-        return;
+    bool summed = false;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.row_sums = db;
     if (dw)
-        ignis__matmul_any(op, &q, dw, g, x);
+        summed = ignis__matmul_run(op, &q, dw, g, x, &epilogue);
     rows.outer = 1;
     rows.n = forward->m;
     rows.inner = forward->n;
-    if (db)
+    if (db && !summed)
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
@@ -13726,6 +14600,7 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
 {
     ignis_tensor inputs[] = {x, w, bias};
+    ignis__epilogue epilogue;
     ignis__product product;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -13742,11 +14617,142 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__linear_forward(&op, &product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = count == 3 ? op.in[2] : NULL;
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
+}
+
+/* >>ops.matmul - mlp: two linear layers, with all that is between them inside the products ------------------------------------- */
+
+typedef struct ignis__mlp {
+    ignis__product first, second;
+    int activation, bias_1, bias_2; /* the places of the biases among the inputs; 0: none */
+} ignis__mlp;
+
+static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
+{
+    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    enum { GRAD, X, W_1, W_2, PRE, HIDDEN };
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL}, *grad_pre;
+    ignis__epilogue epilogue;
+    ignis__product q;
+    ignis__op op;
+    bool bias_1 = p->bias_1 && args->needed[p->bias_1], bias_2 = p->bias_2 && args->needed[p->bias_2];
+    if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
+        return ignis__failed();
+    if (args->needed[2])
+        gradients[2] = ignis__op_new_like(&op, op.in[W_2]);
+    if (bias_2)
+        gradients[p->bias_2] = ignis__op_new_row(&op, p->second.n, op.in[W_2]->dtype);
+    if (op.ok && (gradients[2] || bias_2))
+        ignis__linear_weight_backward(&op, &p->second, gradients[2], bias_2 ? gradients[p->bias_2] : NULL, op.in[GRAD], op.in[HIDDEN]);
+    if (args->needed[0] || args->needed[1] || bias_1) { /* what comes to the product of the first layer */
+        grad_pre = ignis__op_new_like(&op, op.in[PRE]);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.activation = p->activation;
+        epilogue.gradient = true;
+        epilogue.pre = op.in[PRE];
+        if (bias_1)
+            epilogue.column_sums = gradients[p->bias_1] = ignis__op_new_row(&op, p->first.n, op.in[W_1]->dtype);
+        q = p->second;
+        q.n = p->second.k;
+        q.k = p->second.n;
+        q.transpose_b = 0;
+        q.batch_a = q.m * q.k;
+        if (op.ok && bias_1 && op.in[PRE]->numel == 0)
+            ignis__op_zero(&op, gradients[p->bias_1]);
+        ignis__matmul_run(&op, &q, grad_pre, op.in[GRAD], op.in[W_2], &epilogue);
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &p->first, grad_pre, op.in[X], op.in[W_1]);
+        if (args->needed[1])
+            gradients[1] = ignis__op_new_like(&op, op.in[W_1]);
+        if (gradients[1])
+            ignis__linear_weight_backward(&op, &p->first, gradients[1], NULL, grad_pre, op.in[X]);
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Checks the inputs, and describes both products; out: the shape of the result, whose last dimension but for its size is that of hidden. */
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, ignis_shape *hidden, ignis_shape *out)
+{
+    static const char *const names[] = {"x", "w1", "w2", "b1", "b2"};
+    const ignis_shape *w_2 = &op->in[2]->shape;
+    int i;
+    for (i = 0; i < op->count; i++)
+        if (!(i ? ignis__op_same_dtype(op, i, names[i == p->bias_2 ? 4 : i]) : ignis__op_is_float(op, 0, names[0])))
+            return false;
+    if (op->in[1]->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w1 is %s; [hidden, in] is needed", ignis__shape_write(&op->in[1]->shape).text);
+    if (!ignis__matmul_shapes(op, 1, &p->first, hidden))
+        return false;
+    if (w_2->ndim != 2 || w_2->dim[1] != p->first.n)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "w2 is %s; [out, %lld] is needed", ignis__shape_write(w_2).text,
+                              (long long)p->first.n);
+    p->second = p->first;
+    p->second.k = p->first.n;
+    p->second.n = w_2->dim[0];
+    p->second.batch_a = p->second.m * p->second.k;
+    p->second.batch_b = p->second.k * p->second.n;
+    *out = *hidden;
+    out->dim[out->ndim - 1] = p->second.n;
+    for (i = 3; i < op->count; i++) {
+        int64_t n = i == p->bias_2 ? p->second.n : p->first.n;
+        if (op->in[i]->numel != n)
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", names[i == p->bias_2 ? 4 : i],
+                                  ignis__shape_write(&op->in[i]->shape).text, (long long)n);
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
+                                 ignis_activation activation)
+{
+    static const char call[] = "ignis_mlp";
+    ignis_tensor inputs[5];
+    ignis__array *hidden = NULL, *pre = NULL, *out = NULL;
+    ignis_shape hidden_shape, out_shape;
+    ignis__epilogue epilogue;
+    ignis__mlp p;
+    ignis__op op;
+    int count = 3;
+    memset(&p, 0, sizeof p);
+    inputs[0] = x;
+    inputs[1] = w1;
+    inputs[2] = w2;
+    if (b1.id)
+        inputs[p.bias_1 = count++] = b1;
+    if (b2.id)
+        inputs[p.bias_2 = count++] = b2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    p.activation = (int)activation;
+    if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU", (int)activation);
+    else if (ignis__mlp_shapes(&op, &p, &hidden_shape, &out_shape)) {
+        hidden = ignis__op_new(&op, &hidden_shape, op.in[0]->dtype);
+        pre = op.records ? ignis__op_new(&op, &hidden_shape, op.in[0]->dtype) : NULL;
+        out = ignis__op_new(&op, &out_shape, op.in[0]->dtype);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_1 ? op.in[p.bias_1] : NULL;
+        epilogue.activation = p.activation;
+        epilogue.pre = pre;
+        ignis__matmul_run(&op, &p.first, hidden, op.in[0], op.in[1], &epilogue);
+        memset(&epilogue, 0, sizeof epilogue);
+        epilogue.bias = p.bias_2 ? op.in[p.bias_2] : NULL;
+        ignis__matmul_run(&op, &p.second, out, hidden, op.in[2], &epilogue);
+    }
+    if (op.records && op.ok) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, pre);
+        ignis__op_save(&op, hidden);
+    }
+    return ignis__op_end_recorded(&op, out, "mlp", ignis__mlp_backward, &p, sizeof p);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -13786,11 +14792,11 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays, int blocks)
 {
     ignis__rows plan;
-    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / blocks - 2048;
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
@@ -13828,7 +14834,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     grad = ignis__op_read(&op, op.in[0]);
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
-    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -13849,8 +14855,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     out = ignis__op_new_like(&op, op.in[0]);
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
-    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK,
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -13861,20 +14868,76 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+    ignis__builtin warp, block, add_warp, add_block, odd_warp, odd_block, backward_warp, backward_block, onto_warp, onto_block, averages,
+        columns, odd_backward_warp, odd_backward_block, odd_backward_packed;
 } ignis__norm;
+
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                       \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK,   \
+        IGNIS__BUILTIN_##NAME##_ODD_WARP, IGNIS__BUILTIN_##NAME##_ODD_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_WARP,                     \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP, IGNIS__BUILTIN_##NAME##_ONTO_BLOCK,                  \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_WARP, \
+        IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_PACKED
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd, before; /* before: what is added to dx (0: nothing) */
     int64_t rows, n;
     int packed;
 } ignis__norm_backward_work;
+
+/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: rows are too long. */
+typedef struct ignis__norm_tiles {
+    ignis__builtin builtin;
+    unsigned threads;
+    int tile, slot; /* rows, and packs of 16 bytes that hold them wherever they begin */
+    size_t shared;
+} ignis__norm_tiles;
+
+#define IGNIS__ODD_VALUES 16  /* that a thread has of a row; 8 of f64 */
+#define IGNIS__ODD_BYTES 8192 /* of a tile, about */
+
+/*  warp and block: the kernels; share: what a thread has of a row; most: threads that the block may have; buffers: tiles that are in shared memory
+    at a time. */
+static ignis__norm_tiles ignis__norm_tile(const ignis__op *op, ignis_dtype dtype, int64_t n, int64_t share, bool packed,
+                                          ignis__builtin warp, ignis__builtin block, unsigned most, int buffers)
+{
+    int64_t pack = ignis__pack_elements(dtype), size = ignis__dtypes[dtype].size, tile = 1;
+    ignis__norm_tiles tiles;
+    memset(&tiles, 0, sizeof tiles);
+    tiles.builtin = block;
+    tiles.threads = ignis__row_threads(n, share, most);
+    if (!packed && n <= 32 * share) {
+        tile = ignis__clamp(IGNIS__ODD_BYTES / (n * size) / pack, 1, 128 / pack) * pack; /* a lane has the statistics of one of its rows */
+        tiles.builtin = warp;
+        tiles.threads = 128;
+    }
+    tiles.tile = (int)tile;
+    tiles.slot = (int)(tile * n / pack + 2);
+    tiles.shared = (size_t)tiles.slot * 16 * (size_t)buffers;
+    if (n > share * most || (int64_t)tiles.shared > op->work.device->info.shared_per_block - 8192)
+        tiles.threads = 0;
+    return tiles;
+}
+
+static int64_t ignis__odd_share(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS__ODD_VALUES / 2 : IGNIS__ODD_VALUES; }
 
 static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
 {
     work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
     work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+}
+
+/*  How many blocks a multiprocessor holds at a time, 1 at least. */
+static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
+{
+    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
+    int resident = 0;
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)threads, shared));
+    return resident > 1 ? resident : 1;
 }
 
 /*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
@@ -13889,7 +14952,8 @@ static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ign
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+    over many rows; so are longer ones, and those that are not packed, which blocks bring into shared memory. What is too long for that takes two
+    kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
     int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
@@ -13897,14 +14961,39 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
+    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,
+                     &work->partial_w,
+                     &work->partial_b,
+                     &work->dy,
+                     &work->x,
+                     &work->w,
+                     &work->mean,
+                     &work->rstd,
+                     &work->rows,
+                     &work->n,
+                     onto ? (void *)&work->before : (void *)&work->packed};
+    ignis__norm_tiles tiles = IGNIS__ZERO;
+    void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
+                   &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (work->n <= threads * share) {
+    work->before = onto ? work->before : 0;
+    if (!in_registers || !work->packed)
+        tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
+                             : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
+                                                norm->odd_backward_block, 384, 4);
+    if (tiles.threads && (work->dx | work->dy | work->x) % 16 == 0) {
+        count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
+                             processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
+        ignis__norm_partials(op, work, wide, count);
+        ignis__op_launch(op, tiles.builtin, dtype, NULL, count, 1, 1, tiles.threads, 1, tiles.shared, odd);
+        return count;
+    }
+    if (in_registers) {
         count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
         ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
@@ -13926,7 +15015,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *before = args->needed[0] ? ignis__walk_sum(0) : NULL;
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
     int64_t n;
@@ -13951,8 +15040,11 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
         work.rstd = ignis__op_read(&op, op.in[3]);
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
+        work.before = before ? ignis__op_read(&op, before) : 0;
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
         partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
+        if (work.before)
+            ignis__walk_sum_taken(0);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
@@ -13965,18 +15057,21 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
+/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
-    int i;
+    int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
-    for (i = 1; i < op->count; i++) {
+    for (i = 1; i < weights; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
         if (shape->ndim != 1 || shape->dim[0] != n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
+    if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
+        ignis__op_same_shape(op, weights, "y");
     if (!(*eps >= 0))
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
     if (*eps == 0)
@@ -13984,69 +15079,150 @@ static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
     return op->ok;
 }
 
-/*  inputs: x, w, and b of layer_norm. */
-static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+/*  What the forward kernels work on. */
+typedef struct ignis__norm_work {
+    ignis__address y, mean, rstd, x, w, b, sum, other;
+    int64_t rows, n, numel;
+    double eps;
+} ignis__norm_work;
+
+/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
+{
+    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    ignis__norm_tiles tiles;
+    void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
+                     &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
+    void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
+                      &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
+    void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
+    if (work->sum && packed) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
+    }
+    if (work->sum) {
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum;
+    }
+    tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
+    if (!packed && tiles.threads && (work->x | work->y) % 16 == 0)
+        ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
+                         odd);
+    else
+        ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
+}
+
+/*  The tensor of a sum of the operation's first and last input. */
+static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
+{
+    ignis__tensor *added[2];
+    ignis__binary_params same;
+    ignis_rule rule;
+    int last = op->count - 1;
+    memset(&same, 0, sizeof same);
+    same.spread.outer = same.spread.n = same.spread.inner = 1;
+    rule = ignis__op_rule(op, "add", ignis__add_backward, &same, sizeof same);
+    rule.saved_count = 0;
+    added[0] = op->tensors[0];
+    added[1] = op->tensors[last];
+    return ignis__op_result(op, sum, 2, added, NULL,
+                            op->records && (op->standing[0].requires_grad || op->standing[last].requires_grad) ? &rule : NULL);
+}
+
+/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                        ignis_tensor *sum_out)
 {
     ignis__op op;
-    ignis__array *out, *means = NULL, *rstds;
-    ignis__address x, w, b = 0, y, mean = 0, rstd;
-    ignis__rows plan;
+    ignis__array *out, *sum = NULL, *means = NULL, *rstds;
+    ignis__tensor *made[3];
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__norm_work work;
     ignis_dtype dtype;
-    int64_t rows, n;
-    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
-    if (!ignis__op_begin(&op, norm->call, count, inputs))
-        return ignis__no_tensor();
+    ignis_rule rule;
+    if (sum_out)
+        *sum_out = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return result;
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
-    ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, &eps, n);
+    work.eps = eps;
+    work.numel = op.in[0]->numel;
+    ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
+    ignis__norm_check(&op, norm, &work.eps, work.n);
     out = ignis__op_new_like(&op, op.in[0]);
-    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    ignis__op_save(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+    work.x = ignis__op_read(&op, op.in[0]);
+    work.w = ignis__op_read(&op, op.in[1]);
+    work.y = ignis__op_write(&op, out);
+    work.rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, work.rows, ignis__wide_dtype(dtype));
+        work.b = ignis__op_read(&op, op.in[2]);
+        work.mean = ignis__op_write(&op, means);
+    }
+    if (sum_out) {
+        sum = ignis__op_new_like(&op, op.in[0]);
+        work.other = ignis__op_read(&op, op.in[count - 1]);
+        work.sum = ignis__op_write(&op, sum);
+    }
+    ignis__norm_run(&op, norm, &work, dtype);
+    ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
-    x = ignis__op_read(&op, op.in[0]);
-    w = ignis__op_read(&op, op.in[1]);
-    y = ignis__op_write(&op, out);
-    rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms) {
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (means)
         ignis__op_save(&op, means);
-        b = ignis__op_read(&op, op.in[2]);
-        mean = ignis__op_write(&op, means);
+    if (!sum_out)
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    *sum_out = ignis__norm_sum(&op, sum);
+    made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
+    made[1] = op.tensors[1];
+    made[2] = op.tensors[2];
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, NULL, op.records ? &rule : NULL);
+    if (made[0])
+        ignis__tensor_drop(call, made[0]);
+    if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
+        (void)ignis_tensor_release(*sum_out);
+        *sum_out = ignis__no_tensor();
     }
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    return result;
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    static const ignis__norm kind = {"ignis_layer_norm",
-                                     "layer_norm",
-                                     false,
-                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w, b};
-    return ignis__norm_forward(&kind, 3, inputs, eps);
+    return ignis__norm_forward("ignis_layer_norm", &ignis__layer_norm, 3, inputs, eps, NULL);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    static const ignis__norm kind = {"ignis_rms_norm",
-                                     "rms_norm",
-                                     true,
-                                     IGNIS__BUILTIN_RMS_NORM_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
     ignis_tensor inputs[] = {x, w};
-    return ignis__norm_forward(&kind, 2, inputs, eps);
+    return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
+}
+
+/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps,
+                                    ignis_tensor *sum)
+{
+    ignis_tensor unasked, result = ignis__norm_forward(call, norm, count, inputs, eps, sum ? sum : &unasked);
+    if (!sum && unasked.id)
+        (void)ignis_tensor_release(unasked);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, b, y};
+    return ignis__add_norm("ignis_add_layer_norm", &ignis__layer_norm, 4, inputs, eps, sum);
+}
+
+IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum)
+{
+    ignis_tensor inputs[] = {x, w, y};
+    return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
@@ -14079,16 +15255,26 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-/*  own: the caller's frequencies on the device; null: those of the parameters. */
+/*  Turns the heads at the beginning of rows of x, of so many elements each, into rows of y, which may be x. own: the caller's frequencies on the
+    device; null: those of the parameters. */
+static void ignis__rope_turn(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row, ignis__address x,
+                             int64_t x_row, ignis__array *own, double direction)
+{
+    ignis__address table = own ? ignis__op_read(op, own) : 0;
+    int64_t pack = ignis__pack_elements(dtype), threads;
+    int packed = rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,       &rope->offset,
+                      &rope->heads, &rope->half, &direction, &packed, &table,      rope->frequencies};
+    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
+}
+
+/*  The same for whole rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
-    int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
-    int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
-                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
-    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    int64_t width = (int64_t)2 * rope->heads * rope->half;
+    ignis__rope_turn(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -14120,34 +15306,29 @@ static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, co
     return true;
 }
 
-/*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
+/*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads, int64_t head_dim,
+                                ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
-    int64_t width = shape->dim[shape->ndim - 1];
     double base, ratio, frequency = 1;
     int i;
     memset(rope, 0, sizeof *rope);
-    if (!ignis__op_is_float(op, 0, "x"))
-        return false;
     base = desc->base == 0 ? 10000.0 : desc->base;
-    if (desc->num_heads < 1)
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
-    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                              ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
+    if (head_dim % 2 != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
+                              ignis__shape_write(shape).text, (long long)head_dim);
+    if (head_dim > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
     if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
-    rope->heads = desc->num_heads;
-    rope->half = (int)(width / desc->num_heads / 2);
+    rope->heads = heads;
+    rope->half = (int)(head_dim / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
-    rope->rows = op->in[0]->numel / width;
+    rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
     if (own)
         return ignis__rope_own_check(op, desc, own, rope->half);
@@ -14162,6 +15343,15 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     return true;
 }
 
+/*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
+static ignis__array *ignis__rope_own(ignis__op *op, const ignis_rope_desc *desc)
+{
+    ignis__array *own = NULL;
+    if (op->ok && desc->inv_freq_array.id)
+        op->ok = (own = ignis__array_hold(op->work.call, desc->inv_freq_array)) != NULL;
+    return own;
+}
+
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
     static const char call[] = "ignis_rope";
@@ -14169,13 +15359,21 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     ignis__rope rope;
     ignis__array *out = NULL, *own = NULL;
     ignis_tensor result;
+    int64_t width;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
+    width = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
-    else if (desc->inv_freq_array.id)
-        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
-    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
+    else if (desc->num_heads < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
+    else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+                       ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
+    else
+        own = ignis__rope_own(&op, desc);
+    if (op.ok && ignis__rope_prepare(&op, desc, own, desc->num_heads, width / desc->num_heads, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, own, 1);
         if (own && op.records) /* through a view: the array itself stays the caller's */
@@ -14331,31 +15529,59 @@ typedef struct ignis__cross_entropy {
     int mean, target_bytes;
 } ignis__cross_entropy;
 
-/*  Saved: the gradient itself, of a loss whose gradient is 1, and nobody else's. */
+/*  Saved: the gradients themselves of the inputs that need one, of a loss whose gradient is 1, and nobody else's. */
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis__array *made = NULL;
-    ignis__address gradient, grad;
-    int64_t numel;
-    void *params[] = {&gradient, &grad, &numel};
-    if (!args->grad_output.id) {
-        args->grad_inputs[0] = args->saved[0];
+    ignis__array *made[3] = {NULL, NULL, NULL};
+    int i, at = 0;
+    for (i = 0; i < args->input_count && !args->grad_output.id; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = args->saved[at++];
+    if (!args->grad_output.id)
         return IGNIS_OK;
-    }
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
-    numel = op.in[1]->numel;
-    if (ignis__walk_retains()) {
-        made = ignis__op_new_like(&op, op.in[1]);
-        ignis__op_copy(&op, made, op.in[1]);
+    for (i = 0; i < args->input_count; i++) {
+        ignis__array *saved;
+        ignis__address gradient, grad;
+        int64_t numel;
+        void *params[] = {&gradient, &grad, &numel};
+        if (!args->needed[i])
+            continue;
+        saved = op.in[1 + at];
+        numel = saved->numel;
+        if (ignis__walk_retains()) {
+            made[i] = ignis__op_new_like(&op, saved);
+            ignis__op_copy(&op, made[i], saved);
+        }
+        grad = ignis__op_read(&op, op.in[0]);
+        gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
+        ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        if (op.ok && !made[i])
+            args->grad_inputs[i] = args->saved[at];
+        at++;
     }
-    grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, made ? made : op.in[1]);
-    ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok && !made)
-        args->grad_inputs[0] = args->saved[0];
-    return ignis__op_give(&op, args, 1, &made);
+    return ignis__op_give(&op, args, args->input_count, made);
+}
+
+/*  The gradient from what forward has found out of the rows. It may take the logits' place. */
+static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address gradient,
+                                                 ignis__address grad, ignis__address logits, ignis__address targets,
+                                                 ignis__address log_sums, ignis__address scale)
+{
+    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
+    void *params[] = {&gradient,        &grad,
+                      &log_sums,        &logits,
+                      &targets,         &entropy->target_bytes,
+                      &entropy->rows,   &entropy->classes,
+                      &entropy->stride, &entropy->ignore_index,
+                      &scale,           &plan.packed};
+    if (plan.warp) { /* there is no such kernel */
+        plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
+        plan.blocks = entropy->rows;
+    }
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */
@@ -14365,15 +15591,8 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__cross_entropy entropy;
     ignis__array *made;
     ignis__address gradient, grad, logits, targets, log_sums, scale;
-    ignis__rows plan;
     ignis_dtype dtype;
     int i;
-    void *params[] = {&gradient,       &grad,
-                      &log_sums,       &logits,
-                      &targets,        &entropy.target_bytes,
-                      &entropy.rows,   &entropy.classes,
-                      &entropy.stride, &entropy.ignore_index,
-                      &scale,          &plan.packed};
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     memcpy(&entropy, args->params, sizeof entropy);
@@ -14385,34 +15604,31 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     log_sums = ignis__op_read(&op, op.in[3]);
     scale = ignis__op_read(&op, op.in[4]);
     gradient = ignis__op_write(&op, made);
-    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
-    if (plan.warp) { /* there is no such kernel */
-        plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
-        plan.blocks = entropy.rows;
-    }
-    ignis__op_launch_row(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
 }
 
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
+/*  The logits are an input, or are to be made of one: so many rows of `columns`. */
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
+                                         const ignis__array *targets, ignis__cross_entropy *entropy)
 {
-    const ignis__array *logits = op->in[0], *targets = op->in[1];
     memset(entropy, 0, sizeof *entropy);
+    entropy->rows = rows;
+    entropy->stride = columns;
     if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
         return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
-    if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
-        return false;
     if (entropy->stride == 0 || targets->numel != entropy->rows)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
-                              "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
-                              ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+                              "%s is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                              op->in[1] == targets ? "logits" : "hidden", ignis__shape_write(&op->in[0]->shape).text,
+                              ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
-        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
-                              (long long)entropy->stride);
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
+                              (long long)desc->classes, (long long)entropy->stride);
     entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
     entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
     entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
@@ -14429,6 +15645,7 @@ typedef struct ignis__cross_entropy_work {
     ignis__rows plan;
     ignis__builtin builtin;
     bool counts; /* the kernel finds out itself which rows are not ignored */
+    bool part;   /* these are some of the rows, whose count is there */
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
@@ -14438,9 +15655,9 @@ typedef struct ignis__cross_entropy_work {
 #define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 #define IGNIS__ROUND_BLOCKS 7        /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
 
-static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__cross_entropy_work *work)
 {
-    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+    return work->plan.warp && entropy->rows <= IGNIS__FEW_ROWS && !work->part;
 }
 
 /*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
@@ -14448,14 +15665,13 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                                       ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
-    void *function;
-    int resident = 0;
+    int64_t resident;
     *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
-                             work->gradient ? 1 : 0);
+                             work->gradient ? 1 : 0, 2);
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !work->part && !ignis__cross_entropy_is_few(entropy, work);
     if (work->counts) {
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
@@ -14466,14 +15682,18 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    if (ignis__cross_entropy_is_few(entropy, plan))
+    if (ignis__cross_entropy_is_few(entropy, work))
         return;
-    function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
-    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                             (&resident, function, (int)plan->threads, plan->shared));
+    resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
-    plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
+    plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
+}
+
+static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
@@ -14482,13 +15702,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
-    if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
+    if (ignis__cross_entropy_is_few(entropy, work)) { /* it has the first twelve */
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
         return;
     }
-    if (!work->counts)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
+    if (!work->counts && !work->part)
+        ignis__cross_entropy_count(op, entropy, work, dtype);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -14501,6 +15720,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
+    int64_t rows, columns;
     bool fused;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
@@ -14509,7 +15729,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
-    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
+    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__op_rows(&op, op.in[0], &rows, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, rows, columns, op.in[1], &entropy);
     if (op.ok) {
         made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
@@ -14543,12 +15764,285 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   &entropy, sizeof entropy);
 }
 
+/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+
+typedef struct ignis__linear_entropy {
+    ignis__cross_entropy entropy; /* of all rows */
+    ignis__product product;       /* logits = hidden w^T, of all rows */
+    int64_t chunk;                /* rows of one, but for the last */
+} ignis__linear_entropy;
+
+/*  What the chunks of one call share. Null: not wanted, or not needed. */
+typedef struct ignis__chunks {
+    ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
+    ignis__array *dhidden, *dw;
+    ignis__array *part, *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+} ignis__chunks;
+
+static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
+{
+    return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
+}
+
+/*  Rows of [rows, n] as an array. */
+static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_view(op, of, &shape, rows * n, first * n);
+}
+
+static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = n;
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/*  The arrays for the gradients that are wanted. */
+static void ignis__chunks_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w, ignis__chunks *c)
+{
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    if (hidden)
+        c->dhidden = ignis__op_new_like(op, c->hidden);
+    if (w)
+        c->dw = ignis__op_new_like(op, c->w);
+    if (w && dtype != wide && ignis__chunk_count(p) > 1) {
+        c->part = ignis__op_new_like(op, c->w);
+        c->sum = ignis__op_new_row(op, c->w->numel, wide);
+    }
+    if (c->dw && p->entropy.rows == 0)
+        ignis__op_zero(op, c->dw);
+}
+
+/*  The product of a chunk's rows, which begin at `first`. */
+static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
+{
+    ignis__product q = p->product;
+    q.m = ignis__clamp(p->entropy.rows - first, 0, p->chunk);
+    q.batch_a = q.m * q.k;
+    return q;
+}
+
+static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first);
+    ignis__array *rows = op->ok && q.m ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (rows)
+        ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
+}
+
+/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+{
+    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q), of_hidden = q;
+    ignis__epilogue epilogue;
+    ignis__address dw, sum, part;
+    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    ignis__array *rows;
+    if (!op->ok || q.m == 0)
+        return;
+    if (c->dhidden) {
+        of_hidden.n = q.k;
+        of_hidden.k = q.n;
+        of_hidden.transpose_b = 0;
+        of_hidden.batch_a = q.m * q.n;
+        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+        if (rows)
+            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+    }
+    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    if (!rows)
+        return;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.accumulate = !c->sum && !is_first;
+    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
+    if (c->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
+        part = ignis__op_read(op, c->part);
+        if (!is_first)
+            (void)ignis__op_read(op, c->sum);
+        sum = ignis__op_write(op, c->sum);
+        dw = ignis__op_write(op, c->dw);
+        ignis__op_map(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+    }
+}
+
+/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, const ignis__cross_entropy_work *all,
+                              int64_t first)
+{
+    ignis__cross_entropy entropy = p->entropy;
+    ignis__cross_entropy_work work = *all;
+    ignis_dtype dtype = c->w->dtype, wide = ignis__wide_dtype(dtype);
+    entropy.rows = ignis__chunk_product(p, first).m;
+    work.part = true;
+    work.loss += (ignis__address)(first / p->chunk * ignis__dtypes[wide].size);
+    work.log_sums += (ignis__address)(first * ignis__dtypes[wide].size);
+    work.targets += (ignis__address)(first * entropy.target_bytes);
+    work.logits = entropy.rows ? ignis__op_read(op, c->logits) : 0;
+    work.gradient = c->gradient ? ignis__op_write(op, c->gradient) : 0;
+    if (op->ok)
+        ignis__cross_entropy_plan(op, &entropy, &work, dtype);
+    if (op->ok)
+        work.losses = ignis__op_write(op, ignis__op_new_row(op, 2 * work.plan.blocks, wide));
+    if (op->ok)
+        ignis__cross_entropy_launch(op, &entropy, &work, dtype);
+}
+
+/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
+{
+    enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis__array *gradients[2];
+    int64_t first;
+    int kept;
+    memset(&c, 0, sizeof c);
+    memcpy(&p, args->params, sizeof p);
+    if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
+        return ignis__failed();
+    c.hidden = op.in[HIDDEN];
+    c.w = op.in[W];
+    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
+    ignis__chunks_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    kept = op.made_count;
+    for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
+        int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
+        ignis__cross_entropy entropy = p.entropy;
+        ignis__address logits;
+        entropy.rows = ignis__chunk_product(&p, first).m;
+        ignis__chunk_logits(&op, &p, &c, first);
+        logits = ignis__op_write(&op, c.logits);
+        ignis__cross_entropy_launch_backward(&op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
+                                             ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
+                                             ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(first * size),
+                                             ignis__op_read(&op, op.in[SCALE]));
+        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    gradients[0] = c.dhidden;
+    gradients[1] = c.dw;
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+/*  Checks the inputs, and describes what is to be done. */
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+{
+    const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t rows, n;
+    memset(p, 0, sizeof *p);
+    if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
+        return false;
+    if (w->ndim != 2 || w->dim[1] != n || n == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "hidden is %s, weight %s; [..., n] and [classes, n] are needed",
+                              ignis__shape_write(hidden).text, ignis__shape_write(w).text);
+    if (w->dim[0] >= (int64_t)1 << 30)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (desc && desc->chunk < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+        return false;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = ignis__clamp(rows, 1, p->chunk);
+    p->product.m = rows;
+    p->product.n = w->dim[0];
+    p->product.k = n;
+    p->product.batch = 1;
+    p->product.batch_a = rows * n;
+    p->product.batch_b = op->in[1]->numel;
+    p->product.transpose_b = 1;
+    p->product.dtype = (int)op->in[0]->dtype;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
+                                                  const ignis_cross_entropy_desc *desc)
+{
+    ignis__op op;
+    ignis__linear_entropy p;
+    ignis__chunks c;
+    ignis_tensor inputs[] = {hidden, weight, targets};
+    ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
+    ignis__spread spread;
+    ignis_dtype dtype, wide;
+    int64_t first;
+    bool fused;
+    int kept;
+    if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
+        return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
+    memset(&c, 0, sizeof c);
+    c.hidden = op.in[0];
+    c.w = op.in[1];
+    dtype = c.w->dtype;
+    wide = ignis__wide_dtype(dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    if (op.ok) {
+        loss = ignis__op_new_row(&op, 1, wide);
+        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        scale = ignis__op_new_row(&op, 1, wide);
+        log_sums = ignis__op_new_row(&op, p.entropy.rows, wide);
+        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        work.loss = ignis__op_write(&op, losses);
+        work.scale = ignis__op_write(&op, scale);
+        work.log_sums = ignis__op_write(&op, log_sums);
+        work.targets = ignis__op_read(&op, op.in[2]);
+        work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
+        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+    }
+    if (op.ok && fused) {
+        c.gradient = ignis__op_new_like(&op, c.logits);
+        ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
+    }
+    kept = op.made_count;
+    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &p, &c, first);
+        ignis__chunk_loss(&op, &p, &c, &work, first);
+        if (fused)
+            ignis__chunk_backward(&op, &p, &c, first);
+        ignis__op_unmake(&op, kept);
+    }
+    if (op.ok && losses != loss) {
+        spread.outer = spread.inner = 1;
+        spread.n = losses->numel;
+        ignis__op_sum(&op, loss, losses, NULL, 1.0, &spread);
+    }
+    if (c.dhidden)
+        ignis__op_save(&op, c.dhidden);
+    if (c.dw)
+        ignis__op_save(&op, c.dw);
+    if (op.ok && !fused) {
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, op.in[2]);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
+    }
+    return ignis__op_end_recorded(&op, loss, "linear_cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward,
+                                  &p, sizeof p);
+}
+
 /* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
 
-/*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
+/*  The parameters of the kernels, as in kernels/attention.cuh: the rows of the heads of a tensor, as elements from one row, head and batch to
+    the next, and all of them. */
 typedef struct ignis__attention_rows {
     ignis__address data;
-    int64_t row, batch;
+    int64_t row, head, batch;
 } ignis__attention_rows;
 
 typedef struct ignis__attention {
@@ -14589,6 +16083,63 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
+}
+
+/*  Geometry of kernels/attention_hopper.cu for heads of up to so many elements: groups of 64 queries that a block has, and keys that it walks
+    over at a time. */
+typedef struct ignis__attention_hopper_shape {
+    int head_dim, groups, keys;
+} ignis__attention_hopper_shape;
+
+static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
+
+/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    const char *why = NULL;
+    int i;
+    if (ignis__attention_wanted != IGNIS_ATTENTION_WGMMA)
+        return false;
+    if (op->work.device->info.compute_major != 9)
+        why = "the device is not of compute capability 9.0";
+    else if (!ignis__cuda.cuTensorMapEncodeTiled)
+        why = "the driver is older than CUDA 12.0";
+    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
+        why = "NVRTC is older than 12.0";
+    else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
+        why = "the dtype is not f16 or bf16";
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+        why = "head_dim is not a multiple of 8 from 64 to 256";
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+        why = "there is no query or no key";
+    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+        if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
+            why = why ? why : "rows are not aligned to 16 bytes";
+    if (why)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
+    return !why;
+}
+
+/*  The map of one of the tensors, for tiles of so many of its `length` rows. A tile lies in shared memory as slabs of 64 columns, each of them
+    `rows` rows of 128 bytes, one slab behind the other. A head of whole slabs is copied by one instruction, another one slab by slab: what is
+    missing of the last one is zeros. */
+static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__attention *p,
+                                 const ignis__attention_rows *tensor, int heads, int length, int rows)
+{
+    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
+    int box[] = {64, rows, p->head_dim / 64, 1, 1}, rank = 5;
+    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+        rank = 4;
+        dims[0] = p->head_dim;
+        dims[2] = heads;
+        dims[3] = p->batches;
+        strides[1] = strides[2];
+        strides[2] = strides[3];
+        box[2] = 1;
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -14641,12 +16192,13 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
+IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
     rows.data = address;
     rows.row = shape->dim[shape->ndim - 1];
+    rows.head = head_dim;
     rows.batch = rows.row * shape->dim[shape->ndim - 2];
     return rows;
 }
@@ -14656,10 +16208,10 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
 {
     if (!op->ok)
         return;
-    p->q = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_read(op, op->in[0]));
-    p->k = ignis__attention_rows_of(&op->in[1]->shape, ignis__op_read(op, op->in[1]));
-    p->v = ignis__attention_rows_of(&op->in[2]->shape, ignis__op_read(op, op->in[2]));
-    p->out = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_write(op, out));
+    p->q = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_read(op, op->in[0]));
+    p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
+    p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
+    p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -14669,12 +16221,32 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
+/*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
+static bool ignis__attention_fill(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads, int kv_heads, int64_t head_dim,
+                                  int most, ignis__attention *p)
+{
+    int64_t sq = q->dim[q->ndim - 2], sk = k->dim[k->ndim - 2], batches = q->ndim == 3 ? q->dim[0] : 1, limit = (int64_t)1 << 30;
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
+    if (sq >= limit || sk >= limit || batches >= limit)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many", ignis__shape_write(q).text,
+                              ignis__shape_write(k).text);
+    p->batches = (int)batches;
+    p->heads = heads;
+    p->kv_heads = kv_heads;
+    p->head_dim = (int)head_dim;
+    p->sq = (int)sq;
+    p->sk = (int)sk;
+    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    return true;
+}
+
 /*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
     not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
-    int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
+    int64_t width, head_dim, kv_width;
     int last = q->ndim - 1;
     if (!ignis__op_is_float(op, 0, "q") || !ignis__op_same_dtype(op, 1, "k") || !ignis__op_same_dtype(op, 2, "v"))
         return false;
@@ -14700,19 +16272,24 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
-    if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                              ignis__shape_write(k).text);
-    p->batches = last == 2 ? (int)q->dim[0] : 1;
-    p->heads = heads;
-    p->kv_heads = (int)(kv_width / head_dim);
-    p->head_dim = (int)head_dim;
-    p->sq = (int)q->dim[last - 1];
-    p->sk = (int)k->dim[last - 1];
-    p->scale = ignis__root(1.0 / (double)head_dim, 2);
-    return true;
+    return ignis__attention_fill(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+}
+
+/*  The same for q, k and v in the rows of one tensor. */
+static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int64_t width = shape->dim[shape->ndim - 1], all = heads + 2 * (int64_t)kv_heads;
+    if (!ignis__op_is_float(op, 0, "qkv"))
+        return false;
+    if (shape->ndim < 2 || shape->ndim > 3)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "qkv is %s; it has to be [rows, width] or [batch, rows, width]",
+                              ignis__shape_write(shape).text);
+    if (width == 0 || width % all != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "qkv is %s; its last dimension has to be num_heads (%d) and 2 * num_kv_heads (%d) heads of equal size",
+                              ignis__shape_write(shape).text, heads, kv_heads);
+    return ignis__attention_fill(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
 /*  Room for a number for each query head of each row. */
@@ -14721,54 +16298,141 @@ static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention
     return ignis__op_new_row(op, (int64_t)p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
 
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    int64_t blocks =
+        ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0, 16 * op->work.device->info.multiprocessors);
+    void *params[] = {p};
+    p->delta = ignis__op_write(op, ignis__attention_stat(op, p, dtype));
+    if (!op->ok)
+        return;
+    variant = ignis__attention_choose(op, dtype, p);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    if (p->grad_k.data)
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    if (p->grad_q.data)
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+}
+
+/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+typedef struct ignis__attention_scratch {
+    ignis__address lse, delta, grad_q, turns, next;
+    int rows, section;
+} ignis__attention_scratch;
+
+/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time. */
+static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
+static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
+
+/*  A tile with few queries would be mostly room for what is kept in float. */
+static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    int least = ignis__attention_backward_queries(p) / 4;
+    if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
+        return false;
+    if (p->sq < least)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
+                    op->work.call, least);
+    return p->sq >= least;
+}
+
+/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way, statistics, barriers. */
+static int ignis__attention_backward_shared(const ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p), wide = p->head_dim > 128;
+    int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+    return slabs * 128 * (2 * keys + stages * queries) + (wide ? 4 : 2) * 2 * keys * queries + 2 * 4 * queries * (wide ? 64 : columns) +
+           stages * 4 * queries + 80;
+}
+
+/*  Heads of keys that are walked at a time: q, grad_out and grad_q of their query heads fit 40 MiB of the L2 cache. At least two such sections,
+    as the last one goes the other way round. */
+static int ignis__attention_backward_section(const ignis__attention *p)
+{
+    int64_t pairs = (int64_t)p->batches * p->kv_heads, bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
+        section *= 2;
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : 2);
+}
+
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
+    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (p->head_dim <= 128 ? 1 : 2);
+    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    ignis__attention_scratch scratch;
+    ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
+    void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    char define[64];
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries);
+    ignis__attention_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys);
+    ignis__attention_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys);
+    scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, rows * (columns + 2) + turns + 1, IGNIS_F32));
+    scratch.lse = scratch.grad_q + (ignis__address)(rows * columns * 4);
+    scratch.delta = scratch.lse + (ignis__address)(rows * 4);
+    scratch.turns = scratch.delta + (ignis__address)(rows * 4);
+    scratch.next = scratch.turns + (ignis__address)(turns * 4);
+    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
+    scratch.section = ignis__attention_backward_section(p);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
+                     384, 1, (size_t)ignis__attention_backward_shared(p), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, tiles, 1, 1, 256, 1, 0, params);
+}
+
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op; /* of grad_out, q, k, v, out, lse */
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_k = NULL, *grad_v = NULL, *delta;
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
     ignis_dtype dtype;
-    int64_t blocks;
-    void *params[] = {&p};
+    bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
     memcpy(&p, args->params, sizeof p);
     dtype = op.in[1]->dtype;
-    p.q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_read(&op, op.in[1]));
-    p.k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_read(&op, op.in[2]));
-    p.v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_read(&op, op.in[3]));
-    p.out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
+    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
+    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
+    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
-    delta = ignis__attention_stat(&op, &p, dtype);
-    p.delta = ignis__op_write(&op, delta);
-    if (args->needed[0]) {
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_write(&op, gradients[0]));
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    if (args->needed[0] || wgmma) {
+        grad_q = ignis__op_new_like(&op, op.in[1]);
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, grad_q));
+        gradients[0] = args->needed[0] ? grad_q : NULL;
     }
-    if (args->needed[1] || args->needed[2]) { /* they come together */
+    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
         grad_k = ignis__op_new_like(&op, op.in[2]);
-        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_write(&op, grad_k));
+        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, grad_k));
         grad_v = ignis__op_new_like(&op, op.in[3]);
-        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_write(&op, grad_v));
+        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, grad_v));
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
-    if (op.ok) {
-        variant = ignis__attention_choose(&op, dtype, &p);
-        blocks = ignis__clamp(ignis__ceil_div((int64_t)p.batches * p.heads * p.sq, 8), 0, 16 * op.work.device->info.multiprocessors);
-        ignis__op_launch(&op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-        if (grad_k)
-            ignis__attention_launch(&op, &variant, variant.kv_kernel, &variant.kv, dtype, p.sk, p.kv_heads, &p);
-        if (gradients[0])
-            ignis__attention_launch(&op, &variant, variant.q_kernel, &variant.q, dtype, p.sq, p.heads, &p);
-    }
+    if (wgmma)
+        ignis__attention_backward_wgmma(&op, dtype, &p);
+    else
+        ignis__attention_backward_run(&op, dtype, &p);
     return ignis__op_give(&op, args, 3, gradients);
 }
 
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__attention *p)
+/*  packed: q, k and v are in one tensor. */
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, bool packed, ignis__attention *p)
 {
-    int heads = desc->num_heads ? desc->num_heads : 1, kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
+    int heads, kv_heads;
+    desc = desc ? desc : &defaults;
+    heads = desc->num_heads ? desc->num_heads : 1;
+    kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
@@ -14778,7 +16442,8 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) ||
+        !(packed ? ignis__attention_packed_sizes(op, heads, kv_heads, p) : ignis__attention_sizes(op, heads, kv_heads, 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -14786,18 +16451,73 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     return true;
 }
 
+/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+typedef struct ignis__forward_plan {
+    ignis__address counter, parts;
+    int section, splits, tiles;
+} ignis__forward_plan;
+
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+
+/*  Forward by kernels/attention_hopper.cu. */
+static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+{
+    const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
+    ignis__tensor_map q, k, v, out;
+    ignis__forward_plan plan;
+    void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    char define[64];
+    memset(&plan, 0, sizeof plan);
+    while (shape->head_dim < p->head_dim)
+        shape++;
+    ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
+    ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
+    ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
+    wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
+    plan.tiles = (int)ignis__ceil_div(tiles, wanted);
+    plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
+    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    if (plan.splits > 1)
+        plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
+                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+    if (plan.splits > 1)
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
+                         combine);
+}
+
+/*  Forward by the kernels that are the best for the operands. */
+static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    if (op->ok && ignis__attention_takes_wgmma(op, out->dtype, p)) {
+        ignis__sdpa_wgmma(op, out->dtype, p);
+    } else if (op->ok) {
+        variant = ignis__attention_choose(op, out->dtype, p);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p->sq, p->heads, p);
+    }
+}
+
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     ignis_tensor inputs[] = {q, k, v};
     ignis__attention p;
-    ignis__attention_variant variant;
     ignis__op op;
     ignis__array *out, *lse;
     int i;
     if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
+    ignis__sdpa_prepare(&op, desc, false, &p);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
@@ -14808,11 +16528,127 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
     }
-    if (op.ok) {
-        variant = ignis__attention_choose(&op, out->dtype, &p);
-        ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
-    }
+    ignis__sdpa_run(&op, out, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
+}
+
+/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k, no heads: they do not turn */
+} ignis__sdpa_packed;
+
+/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+static void ignis__attention_parts(const ignis__attention *p, const ignis__array *array, ignis__address address, ignis__attention_rows *q,
+                                   ignis__attention_rows *k, ignis__attention_rows *v)
+{
+    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
+    k->data += head * (ignis__address)p->heads;
+    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+}
+
+/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+{
+    ignis__attention_rows behind;
+    ignis__attention_parts(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    if (turned)
+        ignis__attention_parts(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+}
+
+static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
+{
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op; /* of grad_out, qkv, out, lse, q and k that have turned, their frequencies */
+    ignis__array *grad;
+    ignis__address address;
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
+        return ignis__failed();
+    memcpy(&packed, args->params, sizeof packed);
+    ignis__sdpa_packed_operands(&op, op.in[1], args->saved_count > 3 ? op.in[4] : NULL, p);
+    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
+    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p->lse = ignis__op_read(&op, op.in[3]);
+    grad = ignis__op_new_like(&op, op.in[1]);
+    address = ignis__op_write(&op, grad);
+    if (op.ok)
+        ignis__attention_parts(p, grad, address, &p->grad_q, &p->grad_k, &p->grad_v);
+    if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
+        ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
+    else
+        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
+    if (packed.rope.heads) /* back, where they are */
+        ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
+                         args->saved_count > 4 ? op.in[5] : NULL, -1);
+    return ignis__op_give(&op, args, 1, &grad);
+}
+
+/*  An array for so many heads of each row of qkv. */
+static ignis__array *ignis__sdpa_packed_new(ignis__op *op, const ignis__attention *p, int heads)
+{
+    ignis_shape shape = op->in[0]->shape;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    return ignis__op_new(op, &shape, op->in[0]->dtype);
+}
+
+/*  Turns q and k into an array of their own. */
+static ignis__array *ignis__sdpa_packed_turn(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own, ignis__sdpa_packed *packed)
+{
+    const ignis__attention *p = &packed->attention;
+    int heads = p->heads + p->kv_heads;
+    ignis__array *turned;
+    ignis__address from, to;
+    if (desc->num_heads != 0 && desc->num_heads != heads)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads, heads);
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+        return NULL;
+    turned = ignis__sdpa_packed_new(op, p, heads);
+    from = ignis__op_read(op, op->in[0]);
+    to = ignis__op_write(op, turned);
+    ignis__rope_turn(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
+                     op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
+    return turned;
+}
+
+IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
+{
+    static const char call[] = "ignis_sdpa_packed";
+    ignis__sdpa_packed packed;
+    ignis__attention *p = &packed.attention;
+    ignis__op op;
+    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &qkv))
+        return ignis__no_tensor();
+    memset(&packed, 0, sizeof packed);
+    ignis__sdpa_prepare(&op, desc, true, p);
+    if (rope) {
+        own = ignis__rope_own(&op, rope);
+        turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
+    }
+    out = ignis__sdpa_packed_new(&op, p, p->heads);
+    if (op.ok)
+        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+    if (op.ok)
+        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.records) {
+        lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
+        p->lse = ignis__op_write(&op, lse);
+        ignis__op_save(&op, op.in[0]);
+        ignis__op_save(&op, out);
+        ignis__op_save(&op, lse);
+        if (turned)
+            ignis__op_save(&op, turned);
+        if (own) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
+    }
+    ignis__sdpa_run(&op, out, p);
+    result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /*  How a cache is shared among blocks. */
@@ -15745,9 +17581,14 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
-        for (held = ok ? graph->capture->held : NULL; held; held = held->next)
+        if (ok)
+            ignis__atomic_add(&graph->capture->replays->count, 1);
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
+            if (held->lent)
+                ignis__storage_lent((ignis__storage *)held->item);
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -16399,18 +18240,26 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
-    Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+/*  The length of the header, which the first 8 bytes of a file say. */
+IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+{
+    uint64_t length = 0;
+    int i;
+    for (i = 0; i < 8 && i < size; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    return length;
+}
+
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the
+    items are sorted by offset. Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with
+    file->fault. */
 IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
-    uint64_t length = 0;
+    uint64_t length = ignis__safetensors_length(bytes, size);
     const char *twice;
     bool no_memory = false;
-    int i;
     memset(file, 0, sizeof *file);
-    for (i = 0; i < 8 && i < size; i++)
-        length |= (uint64_t)bytes[i] << 8 * i;
     if (size < 8) {
         snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
@@ -16737,35 +18586,65 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
 
-/*  A file in memory, and what is in it. ignis__load_close ends both. */
+/*  An open file, and what is in it. ignis__load_close ends both. */
 typedef struct ignis__load {
-    const unsigned char *bytes;
+    const char *path;
+    int descriptor;
     int64_t size;
     ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes: it has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
-    ignis__file_unmap(load->bytes, load->size);
+    ignis__file_close(load->descriptor);
+}
+
+static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+{
+    int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
+    if (got < 0)
+        return ignis__file_fail(call, load->path, "read");
+    if (got < size)
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+                    (long long)load->size, (long long)(at + size));
+    return got == size;
 }
 
 IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
-    ignis_diagnostic result;
-    load->bytes = ignis__file_map(path, &load->size);
-    if (!load->bytes && load->size != 0) {
+    unsigned char first[8], *head;
+    int64_t size;
+    uint64_t length;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
         ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
         return false;
     }
-    result = ignis__safetensors_parse(&load->file, load->bytes, load->size);
+    size = load->size < 8 ? load->size : 8;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        length = ignis__safetensors_length(first, size);
+        if (length <= IGNIS__HEADER_LIMIT && (int64_t)length <= load->size - size)
+            size += (int64_t)length;
+        head = (unsigned char *)ignis__alloc((size_t)size + 1);
+        if (!head)
+            result = IGNIS_DIAG_HOST_MEMORY;
+        else if (ignis__load_read(call, load, 0, head, size))
+            result = ignis__safetensors_parse(&load->file, head, load->size);
+        ignis__free(head);
+    }
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
         ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
-    else
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
     return false;
@@ -16823,17 +18702,62 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Copies from the file, and waits: the copy must be over when the file goes. */
-static bool ignis__load_array(const char *call, ignis__array *array, const unsigned char *bytes)
+/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, int64_t begin)
 {
+    ignis__spare_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
+    int64_t size = ignis__array_bytes(array), done, part;
+    int half = 0;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, bytes, ignis__array_bytes(array)) &&
-         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ok = ignis__work_write(&work, array, &address);
+    for (done = 0; ok && done < size; done += part, half = !half) {
+        char *staging = load->staging + half * load->part;
+        part = size - done < load->part ? size - done : load->part;
+        if (copied[half]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[half]->event));
+            ignis__event_give(work.device, copied[half]);
+        }
+        copied[half] = NULL;
+        ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
+             !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
+             (copied[half] = ignis__event_record(call, work.device, work.stream)) != NULL;
+    }
+    for (half = 0; half < 2; half++)
+        if (copied[half])
+            ignis__event_give(work.device, copied[half]);
+    ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
+    return ok;
+}
+
+/*  Copies all, through pinned memory of the current device, which serves every device. */
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+{
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t largest = 0;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count; i++)
+        if (largest < ignis__array_bytes(lent[i].array))
+            largest = ignis__array_bytes(lent[i].array);
+    if (largest == 0)
+        return true;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return false;
+    load->part = largest < IGNIS__CONVERT_CHUNK ? largest : IGNIS__CONVERT_CHUNK;
+    load->staging = (char *)ignis__pinned_take(call, device, 2 * load->part);
+    ignis__device_leave(&binding);
+    ok = load->staging != NULL;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__load_array(call, load, lent[i].array, load->file.data + lent[i].item->begin);
+    if (load->staging && ignis__pinned_give(call, device, load->staging, 2 * load->part) != IGNIS_OK)
+        ok = false;
     return ok;
 }
 
@@ -16852,12 +18776,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    if (!ignis__lent_acquire(call, lent, count))
-        return false;
-    for (i = 0; i < count; i++)
-        if (!ignis__load_array(call, lent[i].array, load->bytes + load->file.data + lent[i].item->begin))
-            return false;
-    return true;
+    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
@@ -16930,6 +18849,11 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
+    else if ((int)desc->matmul < 0 || desc->matmul > IGNIS_MATMUL_MEASURE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.matmul is %d; it is IGNIS_MATMUL_AUTO, _CUBLASLT, _OWN or _MEASURE",
+                    (int)desc->matmul);
+    else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
         return true;
     return false;
@@ -16980,9 +18904,12 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
+    ignis__attention_wanted = desc->attention;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
+    if (!ignis__matmul_setup(call, desc->matmul))
+        return ignis__failed();
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)
@@ -17099,6 +19026,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device_close(call, device);
     }
     ignis__images_close();
+#ifndef IGNIS_NO_TENSORS
+    ignis__measured_close();
+#endif
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__give_back_lent();
     status = ignis__this_thread.record.status;

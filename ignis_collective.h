@@ -107,8 +107,11 @@
         if (poll(&wanted, 1, 100) > 0)
             client = ignis_channel_accept_within(server, 0);
     }
-    if (client.id && ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
-        puts("it has said nothing yet");
+    if (client.id) {
+        if (ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
+            puts("it has said nothing yet");
+        ignis_channel_close(client);
+    }
     ignis_channel_close(server);
     ---- end example
 
@@ -410,13 +413,6 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
 
-/*  ignis_vmm_query - facts about physical memory
-    Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT, CUDA.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
-
 /*  ignis_vmm_reserve - a range of addresses, without memory
     size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
     Returns: the range, or no handle.
@@ -432,11 +428,12 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
 
-/*  ignis_vmm_range_query - facts about a range
+/*  ignis_vmm_query, ignis_vmm_range_query - facts about physical memory, and about a range
     Returns: IGNIS_OK, and *info filled.
-    Errors: FREED, ARGUMENT.
+    Errors: FREED, ARGUMENT; of physical memory, CUDA.
     Ownership: nothing to free.
     Threads: any. */
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
 
 /*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
@@ -722,17 +719,12 @@ IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bo
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
 
 /*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DEVICE, UNSUPPORTED, CUDA.
+    ignis_transport_ready - whether that was done
+    Returns: IGNIS_OK, or the reason; true or false.
+    Errors: FREED; of ignis_transport_initialize, DEVICE, UNSUPPORTED, CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
-
-/*  ignis_transport_ready - whether it was initialized
-    Returns: true or false.
-    Errors: FREED.
-    Ownership: nothing to free.
-    Threads: any. */
 IGNIS_API bool ignis_transport_ready(ignis_transport transport);
 
 /*  ignis_transport_query - facts about a transport
@@ -750,21 +742,16 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_tr
 IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
 
 /*  ignis_transport_export_handle - make an array known to another process
+    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
     The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
     record. Waits for the work on the array.
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead), DEVICE (it is
-    not on src_device), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead; of exported_handle,
+    IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device), CUDA, IO, MEMORY.
     Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
-
-/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
-    Returns: IGNIS_OK, and *handle filled.
-    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
-    Ownership: as for ignis_transport_export_handle.
-    Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
@@ -988,24 +975,17 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
+    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
     All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
-    shrunk by ignis_comm_shrink_all.
-    Returns: the new communicator, or no handle.
-    After a TIMEOUT, of some ranks or of all, it is called again, by all.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), and those of
-    ignis_comm_init.
+    shrunk by ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any order, as if those had died;
+    who is dead need not be named. One that was left out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
+    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again, by all.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), ARGUMENT (ranks holds this
+    rank, or none of comm's; count below 0), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
-
-/*  ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
-    All ranks that go on call it and name the same ranks, in any order, as if those had died; who is dead need not be named. One that was left
-    out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
-    Returns: the new communicator, or no handle.
-    Errors: those of ignis_comm_shrink, and ARGUMENT (ranks holds this rank, or none of comm's; count below 0).
-    Ownership: as ignis_comm_shrink.
-    Threads: as ignis_comm_shrink. */
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
 /*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
@@ -1085,50 +1065,27 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
+    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
+    ignis_comm_broadcast - array of every rank = array of rank root
+    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
+    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
+    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ), UNSUPPORTED (the
-    average of integers), DEVICE, ARGUMENT (they overlap, or op), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types differ), UNSUPPORTED (the average of
+    integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce, and ARGUMENT (root).
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
-
-/*  ignis_comm_broadcast - array of every rank = array of rank root
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
-
-/*  ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out);
-
-/*  ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
-
-/*  ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
 
 /*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has an array of the same size
-    and type. Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
+    and type
+    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
+    Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
     ranks that both send first wait for each other until the deadline; ignis_comm_send_recv does not.
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
@@ -1136,12 +1093,6 @@ IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ig
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
-
-/*  ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
-    Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_send.
-    Ownership: unchanged.
-    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
 
 /*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
@@ -1302,6 +1253,39 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 
+/* --- failures that are returned as what they are ------------------------------------------------------------------------ */
+
+/*  Fails with a message, and is always false: what a check that refuses returns. */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    va_list args;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    va_start(args, format);
+    (void)ignis__failv(cause, format, args);
+    va_end(args);
+    return false;
+}
+
+/*  Whether an argument that may not be null was given. */
+IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
+{
+    if (!argument)
+        ignis__fail_null(call, name);
+    return argument != NULL;
+}
+
+/*  Zeroed memory. Null, and reported: there is none. */
+IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
+{
+    void *memory = ignis__alloc(size);
+    if (!memory)
+        ignis__fail_host_memory(call, size);
+    return memory;
+}
+
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
 
 #ifdef _WIN32
@@ -1311,6 +1295,7 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 #pragma comment(lib, "advapi32.lib")
 #endif
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
 #define IGNIS__VMM_HANDLES "NT handles"
 
 /*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
@@ -1356,6 +1341,7 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
 #define IGNIS__VMM_HANDLES "file descriptors"
 
 static void *ignis__vmm_security(void) { return NULL; }
@@ -1371,8 +1357,8 @@ static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(han
 static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
-    return false;
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                         "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
 }
 
 #endif
@@ -1430,6 +1416,12 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
+/*  The same for what undoes something; true when it went well. What the driver answers after a fault says nothing. */
+#define IGNIS__VMM_UNDONE(call, device, name, args, ...) \
+    ignis__vmm_step(call, device, #name, ignis__vmm_answer(IGNIS__CUDA(name, args)), __VA_ARGS__)
+
+static int ignis__vmm_answer(int error) { return ignis__devices_lost() ? 0 : error; }
+
 /*  What a device can do. */
 typedef struct ignis__vmm_facts {
     int vmm, shareable;
@@ -1471,20 +1463,18 @@ static int ignis__device_ordinal(const ignis__device *device) { return (int)(dev
 /*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
 static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
-    int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
     if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
-        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM, device->handle)))
         return false;
     if (facts->vmm)
         return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
                                   "device %d", ordinal) &&
                !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                   (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                ordinal);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                         "device %d has no virtual memory management, so memory cannot be mapped or shared by it", ordinal);
 }
 
 /*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
@@ -1504,11 +1494,9 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
-    if (size <= 0 || size > INT64_MAX - granularity) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
-                    (long long)granularity);
-        return false;
-    }
+    if (size <= 0 || size > INT64_MAX - granularity)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
+                             (long long)granularity);
     *rounded = (size + granularity - 1) / granularity * granularity;
     return true;
 }
@@ -1517,9 +1505,8 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
 {
     if (value >= least && value % granularity == 0)
         return true;
-    ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
-                ignis__bytes_write(granularity).text);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
+                         ignis__bytes_write(granularity).text);
 }
 
 /* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
@@ -1533,18 +1520,15 @@ typedef struct ignis__physical {
     bool made; /* here: then it counts, and until the last hold is gone */
 } ignis__physical;
 
-/*  A hold less. What the driver answers after a fault says nothing. */
+/*  A hold less. */
 static void ignis__physical_drop(const char *call, ignis__physical *memory)
 {
-    bool lost = ignis__devices_lost(), entered;
     ignis__binding binding;
-    int error;
+    bool entered;
     if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
         return;
-    entered = !lost && ignis__device_enter(call, memory->device, &binding);
-    error = IGNIS__CUDA(cuMemRelease, (memory->handle));
-    if (!lost)
-        ignis__vmm_step(call, memory->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(memory->size).text);
+    entered = !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding);
+    (void)IGNIS__VMM_UNDONE(call, memory->device, cuMemRelease, (memory->handle), "releasing %s", ignis__bytes_write(memory->size).text);
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
@@ -1560,9 +1544,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
 static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
                                            int handle_types)
 {
-    ignis__physical *memory = (ignis__physical *)ignis__alloc(sizeof *memory);
+    ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
-        ignis__fail_host_memory(call, sizeof *memory);
         (void)IGNIS__CUDA(cuMemRelease, (handle));
         return NULL;
     }
@@ -1618,10 +1601,9 @@ static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned
     if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
         prop->location.id < ignis__device_total)
         return true;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
-                prop->location.type, prop->location.id);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                         "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
+                         prop->location.type, prop->location.id);
 }
 
 /*  A handle for another process, as the system has them: a descriptor is closed on exec. */
@@ -1669,20 +1651,17 @@ static bool ignis__vmm_open(const char *call, int ordinal)
     return true;
 }
 
-/*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 {
-    bool lost = ignis__devices_lost();
-    size_t size = (size_t)block->size;
-    int unmapped, given;
+    ignis__bytes_text size = ignis__bytes_write(block->size);
+    bool unmapped, given;
     if (!block->address)
         return true;
-    unmapped = IGNIS__CUDA(cuMemUnmap, (block->address, size));
-    given = IGNIS__CUDA(cuMemAddressFree, (block->address, size));
-    unmapped = lost || ignis__vmm_step(call, block->device, "cuMemUnmap", unmapped, "unmapping %s at 0x%llx",
-                                       ignis__bytes_write(block->size).text, block->address);
-    given = lost || ignis__vmm_step(call, block->device, "cuMemAddressFree", given, "giving %s of addresses back",
-                                    ignis__bytes_write(block->size).text);
+    unmapped = IGNIS__VMM_UNDONE(call, block->device, cuMemUnmap, (block->address, (size_t)block->size), "unmapping %s at 0x%llx",
+                                 size.text, block->address);
+    given = IGNIS__VMM_UNDONE(call, block->device, cuMemAddressFree, (block->address, (size_t)block->size), "giving %s of addresses back",
+                              size.text);
     block->address = 0;
     return unmapped && given;
 }
@@ -1713,9 +1692,8 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
     for (i = 0; ok && i < access_count; i++) {
         if (access_devices[i] == ignis__device_ordinal(device))
             continue;
-        ok = count <= IGNIS_MAX_DEVICES;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
+        ok = count <= IGNIS_MAX_DEVICES ||
+             ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
         ok = ok && ignis__vmm_open(call, access_devices[i]);
         if (ok)
             access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
@@ -1852,10 +1830,8 @@ static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
-    bool lost = ignis__devices_lost();
-    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->size));
-    bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
-                                      ignis__bytes_write(mapping->size).text, at);
+    bool ok = IGNIS__VMM_UNDONE(call, range->device, cuMemUnmap, (at, (size_t)mapping->size), "unmapping %s at 0x%llx",
+                                ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
     ignis__vmm_unhold(call, mapping->vmm);
     ignis__free(mapping);
@@ -1882,29 +1858,25 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
 static void ignis__range_unhold(const char *call, ignis__range *range)
 {
     ignis__binding binding;
-    bool lost, entered;
-    int error;
+    bool entered;
     if (!ignis__pool_drop(range))
         return;
-    lost = ignis__devices_lost();
-    entered = !lost && ignis__device_enter(call, range->device, &binding);
+    entered = !ignis__devices_lost() && ignis__device_enter(call, range->device, &binding);
     while (range->mappings) {
         ignis__mapping *mapping = range->mappings;
         range->mappings = mapping->next;
         ignis__devices_wait(call, mapping->devices);
         ignis__mapping_end(call, range, mapping);
     }
-    error = IGNIS__CUDA(cuMemAddressFree, (range->address, (size_t)range->size));
-    if (!lost)
-        ignis__vmm_step(call, range->device, "cuMemAddressFree", error, "giving %s of addresses back",
-                        ignis__bytes_write(range->size).text);
+    (void)IGNIS__VMM_UNDONE(call, range->device, cuMemAddressFree, (range->address, (size_t)range->size), "giving %s of addresses back",
+                            ignis__bytes_write(range->size).text);
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_give(&ignis__ranges, range);
 }
 
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
-static void ignis__vmm_close(const char *call)
+IGNIS__COLD static void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
     ignis__vmm *vmm;
@@ -1951,7 +1923,12 @@ static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__bin
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
+/*  The device that a desc names, and what names a device in one. */
 static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__device_in_desc(const ignis__device *device)
+{
+    return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
+}
 
 IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
 {
@@ -1975,12 +1952,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     ignis__binding binding;
     ignis__vmm_facts facts;
     ignis__device *device;
-    if (!ignis__enter(call))
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
         return result;
-    if (!desc) {
-        ignis__fail_null(call, "desc");
-        return result;
-    }
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
@@ -1994,13 +1967,9 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
 {
     static const char call[] = "ignis_vmm_free";
     ignis__vmm *vmm = ignis__vmm_hold(call, handle);
-    bool ok;
     if (!vmm)
         return ignis__failed();
-    ok = ignis__handle_kill(vmm);
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
-    return ignis__vmm_done(call, vmm, ok);
+    return ignis__vmm_done(call, vmm, ignis__handle_kill(vmm) || ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed"));
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2013,9 +1982,7 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
     if (!vmm)
         return ignis__failed();
     memory = vmm->memory;
-    if (!info) {
-        ignis__fail_null(call, "info");
-    } else if (ignis__device_enter(call, memory->device, &binding)) {
+    if (ignis__given(call, "info", info) && ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
         info->size = memory->size;
         info->granularity = vmm->granularity;
@@ -2070,8 +2037,7 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     if (ignis__pool_live(range))
         return true;
     ignis__mutex_unlock(&range->slot.lock);
-    ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
-    return false;
+    return ignis__refuse(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
 }
 
 /*  A range held and locked for a call, with a device entered. */
@@ -2115,12 +2081,11 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        ok = !range->mappings;
+        ok = !range->mappings ||
+             ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                           (long long)range->mappings->offset);
         if (ok)
             ignis__pool_kill(range);
-        else
-            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
-                        (long long)range->mappings->offset);
         ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
@@ -2137,10 +2102,8 @@ IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_r
     ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
-    if (!info) {
-        ignis__fail_null(call, "info");
+    if (!ignis__given(call, "info", info))
         return ignis__range_end(call, &use, false);
-    }
     memset(info, 0, sizeof *info);
     info->ptr = (void *)(uintptr_t)range->address;
     info->size = range->size;
@@ -2183,15 +2146,13 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
         return ignis__failed();
     if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
         (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
-        mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
-        if (!mapping) {
-            ignis__fail_host_memory(call, sizeof *mapping);
-        } else if (IGNIS__VMM_FAILED(call, range->device, cuMemMap,
-                                     (range->address + (uint64_t)offset, (size_t)size, 0, vmm->memory->handle, 0), "mapping %s at 0x%llx",
-                                     ignis__bytes_write(size).text, range->address + (uint64_t)offset)) {
+        ignis__address address = range->address + (uint64_t)offset;
+        mapping = (ignis__mapping *)ignis__alloc_for(call, sizeof *mapping);
+        if (mapping && IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)size, 0, vmm->memory->handle, 0),
+                                         "mapping %s at 0x%llx", ignis__bytes_write(size).text, address)) {
             ignis__free(mapping);
             mapping = NULL;
-        } else {
+        } else if (mapping) {
             mapping->offset = offset;
             mapping->size = size;
             mapping->vmm = vmm;
@@ -2262,11 +2223,9 @@ static bool ignis__range_covered(const char *call, const ignis__range *range, in
     for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next)
         if (mapping->offset <= at && mapping->offset + mapping->size > at)
             at = mapping->offset + mapping->size;
-    if (!inside || at < offset + size) {
-        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
-                    (long long)size, (long long)offset, (long long)range->size);
-        return false;
-    }
+    if (!inside || at < offset + size)
+        return ignis__refuse(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                             (long long)size, (long long)offset, (long long)range->size);
     for (mapping = range->mappings; mapping; mapping = mapping->next)
         if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
             mapping->devices |= devices;
@@ -2318,9 +2277,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     bool ok;
     if (!range)
         return ignis__failed();
-    if (!access)
-        ignis__fail_null(call, "access");
-    ok = access && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+    ok = ignis__given(call, "access", access) && ignis__range_covered(call, range, offset, 1, 0, 0) &&
          ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
     if (ok)
         *access = (ignis_vmm_access)flags;
@@ -2333,29 +2290,24 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_export";
     ignis__vmm *vmm = ignis__vmm_hold(call, handle);
-    bool ok = false;
+    bool ok;
     if (!vmm)
         return ignis__failed();
-    if (!out)
-        ignis__fail_null(call, "handle");
-    else if (!(vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
-    else
-        ok = ignis__physical_export(call, vmm->memory, out);
+    ok = ignis__given(call, "handle", out) &&
+         ((vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) ||
+          ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                        "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it")) &&
+         ignis__physical_export(call, vmm->memory, out);
     return ignis__vmm_done(call, vmm, ok);
 }
 
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
 {
     if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
-                    (int)IGNIS__VMM_HANDLE_SYSTEM);
-    else if (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 == NULL : handle->fd < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                             (int)IGNIS__VMM_HANDLE_SYSTEM);
+    return (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 != NULL : handle->fd >= 0) ||
+           ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
 }
 
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
@@ -2368,10 +2320,8 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
     if (!device)
         return result;
-    if (!handle) {
-        ignis__fail_null(call, "handle");
-    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
-               ignis__vmm_adopt(call, device, handle, size, &block)) {
+    if (ignis__given(call, "handle", handle) && ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
+        ignis__vmm_adopt(call, device, handle, size, &block)) {
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
@@ -2389,10 +2339,8 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
 IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_handle_duplicate";
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!handle || !out)
-        return ignis__fail_null(call, handle ? "out" : "handle");
+    if (!ignis__enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
+        return ignis__failed();
     memset(out, 0, sizeof *out);
     if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))
         return ignis__failed();
@@ -2452,6 +2400,9 @@ static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *des
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
+    if (desc->ptr || desc->release_fn)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.ptr and desc.release_fn are null: where the array lies is not the caller's to say");
     if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
         !ignis__shape_check(call, &desc->shape, dtype, &numel))
         return false;
@@ -2471,20 +2422,33 @@ static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device
                                          const int *access_devices, int access_count, bool shareable)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__vmm_block block, *kept;
-    if (!ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, &block))
-        return result;
-    kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
-    if (kept) {
-        *kept = block;
-        result = ignis__vmm_wrap(call, device, block.address, desc, ignis__vmm_array_release, kept);
-    } else {
-        ignis__fail_host_memory(call, sizeof *kept);
+    ignis__vmm_block *block = (ignis__vmm_block *)ignis__alloc_for(call, sizeof *block);
+    if (block && ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, block)) {
+        result = ignis__vmm_wrap(call, device, block->address, desc, ignis__vmm_array_release, block);
+        if (!result.id)
+            ignis__vmm_drop(call, block);
     }
-    if (!result.id) {
-        ignis__vmm_drop(call, &block);
-        ignis__free(kept);
-    }
+    if (!result.id)
+        ignis__free(block);
+    return result;
+}
+
+/*  A zeroed array of one dimension, in memory that others can map if it is shareable. */
+static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel, const char *tag,
+                                       bool shareable)
+{
+    ignis_array result;
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = numel;
+    desc.dtype = dtype;
+    desc.device = ignis__device_in_desc(device);
+    desc.tag = tag;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, numel * ignis__dtypes[dtype].size, NULL, 0, true)
+                       : ignis__array_create(call, &desc);
+    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK)
+        ignis__array_discard(call, &result);
     return result;
 }
 
@@ -2496,12 +2460,9 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int type;
-    if (!ignis__enter(call))
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) ||
+        (desc->access_count > 0 && !ignis__given(call, "desc.access_devices", desc->access_devices)))
         return result;
-    if (!desc || (!desc->access_devices && desc->access_count > 0)) {
-        ignis__fail_null(call, desc ? "desc.access_devices" : "desc");
-        return result;
-    }
     memset(&plain, 0, sizeof plain);
     plain.shape = desc->shape;
     plain.dtype = desc->dtype;
@@ -2537,21 +2498,18 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
 {
     unsigned long long flags = 0;
     int64_t at;
-    if (part->offset % element != 0) {
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
-                    (long long)element);
-        return false;
-    }
+    if (part->offset % element != 0)
+        return ignis__refuse(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
+                             (long long)element);
     if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
-        if (flags == IGNIS_VMM_ACCESS_NONE) {
-            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        ignis__device_ordinal(device), (long long)at);
-            return false;
-        }
+        if (flags == IGNIS_VMM_ACCESS_NONE)
+            return ignis__refuse(IGNIS_DIAG_VMM_STATE, call,
+                                 "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
+                                 ignis__device_ordinal(device), (long long)at);
     }
     return true;
 }
@@ -2566,15 +2524,8 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     int64_t size;
     if (!range)
         return result;
-    if (!desc) {
-        ignis__fail_null(call, "desc");
-    } else if (desc->ptr || desc->release_fn) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
-    } else if (ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream)) {
-        part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
-        if (!part)
-            ignis__fail_host_memory(call, sizeof *part);
-    }
+    if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream))
+        part = (ignis__vmm_part *)ignis__alloc_for(call, sizeof *part);
     if (part) {
         part->range = range;
         part->offset = offset;
@@ -2600,12 +2551,11 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
     int error;
-    if (!address || array->storage->block) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
-                    (unsigned long long)array->id, instead);
-        return false;
-    }
+    if (!address || array->storage->block)
+        return ignis__refuse(
+            IGNIS_DIAG_NOT_SHAREABLE, call,
+            "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+            (unsigned long long)array->id, instead);
     error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
@@ -2707,7 +2657,7 @@ typedef struct ignis__trouble {
 
 /*  Always false, to be returned. */
 IGNIS__PRINTF(3, 4)
-static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
 {
     va_list args;
     trouble->diagnostic = diagnostic;
@@ -2719,7 +2669,7 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 }
 
 /*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
-static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
+IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
     ignis__record before = ignis__this_thread.record;
     bool quiet = ignis__this_thread.quiet, forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
@@ -2744,12 +2694,14 @@ typedef struct ignis__until {
 
 static const ignis__until ignis__until_now = {0, NULL};
 
-static ignis__until ignis__until_in(int64_t ns)
+static ignis__until ignis__until_at(int64_t deadline_ns)
 {
     ignis__until until = {0, NULL};
-    until.deadline_ns = ignis__monotonic_ns() + ns;
+    until.deadline_ns = deadline_ns;
     return until;
 }
+
+static ignis__until ignis__until_in(int64_t ns) { return ignis__until_at(ignis__monotonic_ns() + ns); }
 
 static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
 
@@ -2762,7 +2714,7 @@ static int ignis__until_slice(const ignis__until *until, int most_ms)
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
 }
 
-static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
+IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
@@ -2771,9 +2723,14 @@ static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *unt
     return false;
 }
 
-static bool ignis__trouble_lost(ignis__trouble *trouble)
+IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
 {
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+}
+
+IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
+{
+    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)size);
 }
 
 #define IGNIS__PATH_MAX 512
@@ -2817,7 +2774,7 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists. Folders of a user's profile are private to him. */
-static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = getenv("IGNIS_COMM_DIR");
     int length = (int)strlen(path);
@@ -2827,10 +2784,9 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
             home = getenv("LOCALAPPDATA");
         length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
     }
-    if (length < 0 || (size_t)length >= size || !ignis__folder_make(path)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
-        return false;
-    }
+    if (length < 0 || (size_t)length >= size || !ignis__folder_make(path))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path,
+                             (int)size - 1);
     return true;
 }
 
@@ -2842,6 +2798,7 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 #include <sys/epoll.h>
 #endif
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -2953,7 +2910,7 @@ static bool ignis__random_bytes(void *out, size_t size)
 static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
 
 /*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
-static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = getenv("IGNIS_COMM_DIR");
     struct stat info;
@@ -2970,19 +2927,17 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
         }
     }
     if (length < 0 || (size_t)length >= size)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
-    else if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
-    else if (!S_ISDIR(info.st_mode))
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
-    else if (info.st_uid != geteuid())
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path, (unsigned long)info.st_uid,
-                    (unsigned long)geteuid());
-    else if ((info.st_mode & 0777) != 0700)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path, (unsigned)info.st_mode & 0777);
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...",
+                             (int)size - 1, path);
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+    if (info.st_uid != geteuid())
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path,
+                             (unsigned long)info.st_uid, (unsigned long)geteuid());
+    return (info.st_mode & 0777) == 0700 || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it",
+                                                          path, (unsigned)info.st_mode & 0777);
 }
 
 /*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
@@ -3023,18 +2978,28 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
+/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno tells. */
+static int ignis__fd_poll(int fd, short events, int ms)
+{
+    struct pollfd wanted;
+    int ready;
+    wanted.fd = fd;
+    wanted.events = events;
+    wanted.revents = 0;
+    ready = poll(&wanted, 1, ms);
+    return ready < 0 ? -1 : wanted.revents;
+}
+
+#define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
+
 /*  Waits for events of a descriptor; a hang-up counts as one. */
 static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
 {
-    struct pollfd wanted;
     int slice;
     do {
         int ready;
         slice = ignis__until_slice(until, 50);
-        wanted.fd = fd;
-        wanted.events = events;
-        wanted.revents = 0;
-        ready = poll(&wanted, 1, slice);
+        ready = ignis__fd_poll(fd, events, slice);
         if (ready > 0)
             return true;
         if (ready < 0 && errno != EINTR)
@@ -3043,7 +3008,7 @@ static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const 
     return ignis__trouble_late(trouble, until, what);
 }
 
-static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 {
     int error = errno;
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
@@ -3112,7 +3077,7 @@ static void ignis__sha_begin(ignis__sha *sha)
     sha->size = 0;
 }
 
-static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+IGNIS__ONE_COPY static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
 {
     const unsigned char *at = (const unsigned char *)data;
     while (size-- > 0) {
@@ -3164,8 +3129,8 @@ static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a
 enum {
     IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
     IGNIS__WIRE_VERSION = 2,
-    IGNIS__WIRE_GREETING = 1024, /* the longest message of those who have not proven themselves yet */
-    IGNIS__NONCE = 16            /* bytes that are random, and never used twice */
+    IGNIS__WIRE_HANDSHAKE = 1024, /* the longest message of those who have not proven themselves yet */
+    IGNIS__NONCE = 16             /* bytes that are random, and never used twice */
 };
 
 /*  In front of every message. */
@@ -3200,6 +3165,7 @@ typedef struct ignis__wire {
     char path[IGNIS__PATH_MAX]; /* of what clients connect to */
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
+    int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
@@ -3224,23 +3190,24 @@ typedef struct ignis__wire {
     size_t shared_bytes;
 } ignis__wire;
 
-struct ignis__door;
+struct ignis__listener;
 
 /*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
 typedef struct ignis__wire_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
     bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__door *door);                     /* null: there is nothing to do before arrive */
-    bool (*arrive)(ignis__trouble *trouble, struct ignis__door *door, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                                   /* somebody is at the other end; null: always */
-    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener); /* null: there is nothing to do before accept */
+    bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
+                   ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
+    bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
+    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
     int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
     bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
     bool (*alive)(ignis__wire *wire);
-    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*unname)(ignis__wire *wire);  /* removes what is at the path; null: it has no name of its own */
+    void (*shutdown)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*remove)(ignis__wire *wire);   /* removes what is at the path; null: it has no name of its own */
 } ignis__wire_kind;
 
 /*  Checks the head of the message that is arriving. */
@@ -3375,7 +3342,7 @@ static void ignis__wire_free(ignis__wire *wire)
         return;
     ignis__inbox_clear(wire);
     if (wire->named)
-        wire->kind->unname(wire);
+        wire->kind->remove(wire);
 #ifndef _WIN32
     if (wire->shared)
         ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
@@ -3400,15 +3367,14 @@ static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t 
     wire->inbox = (unsigned char *)ignis__alloc(bytes);
     wire->outbox = (unsigned char *)ignis__alloc(bytes);
     wire->capacity = wire->inbox && wire->outbox ? capacity : 0;
-    return wire->capacity ||
-           ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)(2 * bytes));
+    return wire->capacity || ignis__trouble_memory(trouble, 2 * bytes);
 }
 
 static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path)
 {
     ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
     if (!wire) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)sizeof *wire);
+        ignis__trouble_memory(trouble, sizeof *wire);
         return NULL;
     }
     wire->in = wire->out = wire->shared_file = IGNIS__NO_FILE;
@@ -3434,11 +3400,11 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
 /*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
-typedef struct ignis__name_card {
+typedef struct ignis__name_record {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
     unsigned char secret[IGNIS__SECRET];
-} ignis__name_card;
+} ignis__name_record;
 
 #ifdef _WIN32
 
@@ -3512,14 +3478,14 @@ static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 #endif
 
-/* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
+/* --- listeners: where others connect, and prove that they know the secret ------------------------------------------------------ */
 
 /*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
-enum { IGNIS__DOOR_PENDING = 64 };
-#define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
-#define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+enum { IGNIS__LISTENER_PENDING = 64 };
+#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* what one of them may take */
+#define IGNIS__LISTENER_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
 
-typedef struct ignis__door {
+typedef struct ignis__listener {
     const ignis__wire_kind *kind;
     int64_t timeout_ns;
     uint64_t closing;
@@ -3531,10 +3497,10 @@ typedef struct ignis__door {
     uint64_t refused, arrivals;
     struct {
         ignis__wire *wire;
-        int64_t since_ns;           /* 0: nobody is there yet */
-    } pending[IGNIS__DOOR_PENDING]; /* the oldest first */
+        int64_t since_ns;               /* 0: nobody is there yet */
+    } pending[IGNIS__LISTENER_PENDING]; /* the oldest first */
     int pending_count;
-} ignis__door;
+} ignis__listener;
 
 /*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
 static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
@@ -3551,177 +3517,172 @@ static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secr
 
 #ifdef __linux__
 
-/*  Adds a descriptor to those that the door's own stands for, or takes it out. */
-static void ignis__door_poll(ignis__door *door, int fd, bool add)
+/*  Adds a descriptor to those that the listener's own stands for, or takes it out. */
+static void ignis__listener_poll(ignis__listener *listener, int fd, bool add)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
     event.events = EPOLLIN;
-    if (door->poll < 0)
-        door->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (listener->poll < 0)
+        listener->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
     if (fd >= 0)
-        (void)epoll_ctl(door->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+        (void)epoll_ctl(listener->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
 }
 
-/*  Waits a little for somebody to come to a door, or to say something. */
-static void ignis__door_wait(const ignis__door *door, int ms)
+/*  Waits a little for somebody to come to a listener, or to say something. */
+static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
     const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
     ignis__trouble late;
-    if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0)) /* shared memory wakes nobody */
         ignis__sleep_us(1000);
-    else if (door->pending_count == IGNIS__DOOR_PENDING) /* the queue would wake us, and there is no room */
+    else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
     else
-        (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
+        (void)ignis__fd_wait(&late, listener->poll, POLLIN, &until, "");
 }
 
 #else
 
-static void ignis__door_poll(ignis__door *door, ignis__file file, bool add) { (void)door, (void)file, (void)add; }
-static void ignis__door_wait(const ignis__door *door, int ms)
+static void ignis__listener_poll(ignis__listener *listener, ignis__file file, bool add) { (void)listener, (void)file, (void)add; }
+static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
-    (void)door, (void)ms;
+    (void)listener, (void)ms;
     ignis__sleep_us(1000);
 }
 
 #endif
 
 /*  Nobody is pending at index any more; the order of the others stays. */
-static ignis__wire *ignis__door_take(ignis__door *door, int index)
+static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
 {
-    ignis__wire *wire = door->pending[index].wire;
-    ignis__door_poll(door, wire->in, false);
-    door->pending_count--;
-    memmove(&door->pending[index], &door->pending[index + 1], sizeof door->pending[0] * (size_t)(door->pending_count - index));
+    ignis__wire *wire = listener->pending[index].wire;
+    ignis__listener_poll(listener, wire->in, false);
+    listener->pending_count--;
+    memmove(&listener->pending[index], &listener->pending[index + 1],
+            sizeof listener->pending[0] * (size_t)(listener->pending_count - index));
     return wire;
 }
 
 /*  Counts one that was turned away; the first is told. */
-static void ignis__door_count(const char *call, ignis__door *door, const char *why)
+static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
 {
-    if (ignis__atomic_add(&door->refused, 1) == 1)
+    if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path, why);
 }
 
 /*  Turns away one that is no longer pending. */
-static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven, const char *why)
 {
     ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) && (!wire->kind->connected || wire->kind->connected(wire)))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    ignis__door_count(call, door, why);
+    ignis__listener_count_refused(call, listener, why);
 }
 
 /*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
-static void ignis__door_make_room(const char *call, ignis__door *door, const char *why)
+static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
-    ignis__wire_free(ignis__door_take(door, 0));
-    ignis__door_count(call, door, why);
+    ignis__wire_free(ignis__listener_remove(listener, 0));
+    ignis__listener_count_refused(call, listener, why);
 }
 
-/*  Takes in who has come to a door, as far as there is room. */
-static bool ignis__door_arrivals(const char *call, ignis__trouble *trouble, ignis__door *door)
+/*  Takes in who has come to a listener, as far as there is room. */
+static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ignis__listener *listener)
 {
     for (;;) {
         ignis__wire *fresh;
-        if (door->pending_count == IGNIS__DOOR_PENDING) {
-            if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
+        if (listener->pending_count == IGNIS__LISTENER_PENDING) {
+            if (ignis__monotonic_ns() - listener->pending[0].since_ns < IGNIS__LISTENER_CROWDED_NS)
                 return true;
-            ignis__door_make_room(call, door, "too many at once prove nothing");
+            ignis__listener_drop_oldest(call, listener, "too many at once prove nothing");
         }
-        fresh = ignis__wire_make(trouble, door->kind, door->path);
+        fresh = ignis__wire_make(trouble, listener->kind, listener->path);
         if (!fresh)
             return false;
         trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!door->kind->arrive(trouble, door, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_GREETING)) {
+        if (!listener->kind->accept(trouble, listener, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
             ignis__wire_free(fresh);
-            if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
+            if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__door_make_room(call, door, trouble->why); /* there are too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, trouble->why); /* there are too few descriptors, or too little memory */
             continue;
         }
-        door->arrivals++;
-        ignis__door_poll(door, fresh->in, true);
-        door->pending[door->pending_count].wire = fresh;
-        door->pending[door->pending_count++].since_ns = fresh->kind->present ? 0 : ignis__monotonic_ns();
+        listener->arrivals++;
+        ignis__listener_poll(listener, fresh->in, true);
+        listener->pending[listener->pending_count].wire = fresh;
+        listener->pending[listener->pending_count++].since_ns = fresh->kind->connected ? 0 : ignis__monotonic_ns();
     }
 }
 
-/*  Reads what one that is pending says. 1: it has proven itself, and its claim is in the inbox; 0: not yet; -1: it is to be turned away. */
-static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
+/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it has more to say, with
+    no diagnostic, or is to be turned away. */
+static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
 {
     struct {
         unsigned char nonce[IGNIS__NONCE], proof[32];
     } challenge;
     unsigned char proof[32];
     const unsigned char *body = wire->inbox + sizeof(ignis__head);
+    const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
     ignis__head head;
 #ifndef _WIN32
-    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid()) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
-                           (long long)geteuid());
-        return -1;
-    }
+    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid())
+        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid, (long long)geteuid());
 #endif
     while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
         head = ignis__head_of(wire);
         if (wire->received == 0 && head.type == IGNIS__HEAD_HELLO && head.size == IGNIS__NONCE && head.fd_count == 0) {
             memcpy(wire->nonces[0], body, IGNIS__NONCE);
-            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE)) {
-                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-                return -1;
-            }
+            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE))
+                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
             memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
-            ignis__wire_proof(wire, door->secret, true, NULL, 0, challenge.proof);
+            ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
             ignis__inbox_next(wire);
             if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
-                return -1;
+                return false;
         } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
-            ignis__wire_proof(wire, door->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
-            if (ignis__bytes_equal(proof, body, sizeof proof))
-                return 1;
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
-            return -1;
+            ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+            return ignis__bytes_equal(proof, body, sizeof proof) || ignis__trouble_set(trouble, no, "its token is not ours");
         } else {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
-            return -1;
+            return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
         }
     }
-    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
+    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+        trouble->diagnostic = IGNIS_DIAG_NONE;
+    return false;
 }
 
 /*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
-static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
+IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+                                                     const ignis__until *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__door_arrivals(call, trouble, door))
+        if (!ignis__listener_accept(call, trouble, listener))
             return NULL;
-        for (i = 0; i < door->pending_count; i++) {
-            ignis__wire *wire = door->pending[i].wire;
+        for (i = 0; i < listener->pending_count; i++) {
+            ignis__wire *wire = listener->pending[i].wire;
             int64_t now_ns = ignis__monotonic_ns();
-            int heard = ignis__door_hear(trouble, door, wire);
-            if (heard == 0 && door->pending[i].since_ns == 0 && wire->kind->present && wire->kind->present(wire))
-                door->pending[i].since_ns = now_ns;
-            if (heard == 0 && door->pending[i].since_ns && now_ns - door->pending[i].since_ns >= IGNIS__DOOR_PATIENCE_NS) {
-                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
-                                   (int)(IGNIS__DOOR_PATIENCE_NS / 1000000000));
-                heard = -1;
-            }
-            if (heard > 0)
-                return ignis__door_take(door, i);
-            if (heard < 0)
-                ignis__door_refuse(call, door, ignis__door_take(door, i--), false, trouble->why);
+            bool proven = ignis__listener_handshake(trouble, listener, wire), waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
+            if (proven)
+                return ignis__listener_remove(listener, i);
+            if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
+                listener->pending[i].since_ns = now_ns;
+            if (waits && listener->pending[i].since_ns && now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
+                waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
+                                           (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
+            if (!waits)
+                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, trouble->why);
         }
         slice = ignis__until_slice(until, 50);
         if (slice == 0) {
             ignis__trouble_late(trouble, until, "nobody connected");
             return NULL;
         }
-        ignis__door_wait(door, slice);
+        ignis__listener_wait(listener, slice);
     }
 }
 
@@ -3739,76 +3700,83 @@ static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size
 {
     ignis__inbox_next(wire);
     if (wire->named)
-        wire->kind->unname(wire);
+        wire->kind->remove(wire);
     wire->named = false;
     return ignis__wire_room(trouble, wire, capacity) &&
            ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
 }
 
-static void ignis__door_close(ignis__door *door)
+static void ignis__listener_close(ignis__listener *listener)
 {
-    while (door->pending_count > 0)
-        ignis__wire_free(ignis__door_take(door, 0));
+    while (listener->pending_count > 0)
+        ignis__wire_free(ignis__listener_remove(listener, 0));
 #ifndef _WIN32
-    if (door->named)
-        (void)unlink(door->path);
+    if (listener->named)
+        (void)unlink(listener->path);
 #endif
-    door->named = false;
-    ignis__file_drop(&door->file);
-    ignis__file_drop(&door->poll);
-    if (door->name_file != IGNIS__NO_FILE)
-        ignis__name_file_remove(door->name_path);
-    ignis__file_drop(&door->name_file);
+    listener->named = false;
+    ignis__file_drop(&listener->file);
+    ignis__file_drop(&listener->poll);
+    if (listener->name_file != IGNIS__NO_FILE)
+        ignis__name_file_remove(listener->name_path);
+    ignis__file_drop(&listener->name_file);
 }
 
-/*  A door that is closed; null, and reported: out of memory. */
-static ignis__door *ignis__door_new(const char *call, const ignis__wire_kind *kind, const char *path)
+/*  A listener that is closed; null, and reported: out of memory. */
+static ignis__listener *ignis__listener_new(const char *call, const ignis__wire_kind *kind, const char *path)
 {
-    ignis__door *door = (ignis__door *)ignis__alloc(sizeof *door);
-    if (!door) {
-        ignis__fail_host_memory(call, sizeof *door);
+    ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
+    if (!listener)
         return NULL;
-    }
-    door->kind = kind;
-    door->file = door->name_file = door->poll = IGNIS__NO_FILE;
-    snprintf(door->path, sizeof door->path, "%s", path);
-    ignis__mutex_init(&door->lock);
-    return door;
+    listener->kind = kind;
+    listener->file = listener->name_file = listener->poll = IGNIS__NO_FILE;
+    snprintf(listener->path, sizeof listener->path, "%s", path);
+    ignis__mutex_init(&listener->lock);
+    return listener;
 }
 
-static void ignis__door_free(ignis__door *door)
+static void ignis__listener_free(ignis__listener *listener)
 {
-    if (door)
-        ignis__door_close(door);
-    ignis__free(door);
+    if (listener)
+        ignis__listener_close(listener);
+    ignis__free(listener);
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
-                             const unsigned char *secret)
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener, const char *name_path,
+                                             const unsigned char *secret)
 {
-    ignis__name_card card;
-    memset(&card, 0, sizeof card);
-    card.version = IGNIS__WIRE_VERSION;
-    card.pid = ignis__process_id();
-    card.has_secret = !secret;
+    ignis__name_record record;
+    memset(&record, 0, sizeof record);
+    record.version = IGNIS__WIRE_VERSION;
+    record.pid = ignis__process_id();
+    record.has_secret = !secret;
     if (secret)
-        memcpy(door->secret, secret, sizeof door->secret);
-    else if (!ignis__random_bytes(door->secret, sizeof door->secret))
+        memcpy(listener->secret, secret, sizeof listener->secret);
+    else if (!ignis__random_bytes(listener->secret, sizeof listener->secret))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
-    if (card.has_secret)
-        memcpy(card.secret, door->secret, sizeof card.secret);
+    if (record.has_secret)
+        memcpy(record.secret, listener->secret, sizeof record.secret);
     if (name_path) {
-        snprintf(door->name_path, sizeof door->name_path, "%s", name_path);
-        if (!ignis__name_file_take(trouble, name_path, &door->name_file))
+        snprintf(listener->name_path, sizeof listener->name_path, "%s", name_path);
+        if (!ignis__name_file_take(trouble, name_path, &listener->name_file))
             return false;
-        if (!ignis__name_file_write(door->name_file, &card, sizeof card))
+        if (!ignis__name_file_write(listener->name_file, &record, sizeof record))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
     }
-    if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
+    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(trouble, listener))
         return false;
-    ignis__door_poll(door, door->file, true);
-    return ignis__door_arrivals(call, trouble, door);
+    ignis__listener_poll(listener, listener->file, true);
+    return ignis__listener_accept(call, trouble, listener);
+}
+
+/*  Sends one message of the proofs, and brings the answer into the inbox. A server that is lost meanwhile may be another at the next attempt. */
+static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const ignis__until *until,
+                            bool *again)
+{
+    bool ok = ignis__wire_send(trouble, wire, type, data, size, NULL, 0, until) && ignis__wire_fetch(trouble, wire, until);
+    *again = !ok && trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+    return ok;
 }
 
 /*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
@@ -3816,46 +3784,40 @@ static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__d
 static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
                               const void *claim, size_t size, const ignis__until *until, bool *again)
 {
-    unsigned char message[32 + IGNIS__WIRE_GREETING / 2], proof[32];
+    unsigned char message[32 + IGNIS__WIRE_HANDSHAKE / 2], proof[32];
     const unsigned char *body;
-    ignis__name_card card;
+    ignis__name_record record;
     ignis__head head;
     *again = true;
     if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__name_file_read(name_path, &card, sizeof card))
+        if (!ignis__name_file_read(name_path, &record, sizeof record))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
-        *again = card.version == IGNIS__WIRE_VERSION && card.has_secret;
+        *again = record.version == IGNIS__WIRE_VERSION && record.has_secret;
         if (!*again)
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "the server has a token of its own, or another version: set desc.token");
     }
     *again = false;
-    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_GREETING))
+    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, NULL, 0, until) ||
-        !ignis__wire_fetch(trouble, wire, until)) {
-        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+    if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, until, again))
         return false;
-    }
     head = ignis__head_of(wire);
     body = wire->inbox + sizeof head;
     if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
-        ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
+        ignis__wire_proof(wire, secret ? secret : record.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
             *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
         ignis__inbox_next(wire);
-        ignis__wire_proof(wire, secret ? secret : card.secret, false, claim, size, message);
+        ignis__wire_proof(wire, secret ? secret : record.secret, false, claim, size, message);
         memcpy(message + sizeof proof, claim, size);
-        if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, NULL, 0, until) ||
-            !ignis__wire_fetch(trouble, wire, until)) {
-            *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+        if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, until, again))
             return false;
-        }
         head = ignis__head_of(wire);
     }
     if (head.type == IGNIS__HEAD_WELCOME) {
@@ -3867,9 +3829,9 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
 }
 
 /*  Connects to whoever is, or will be, at a path. */
-static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, const char *name_path,
-                                        const unsigned char *secret, const void *claim, size_t size, size_t capacity,
-                                        const ignis__until *until)
+IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path,
+                                                    const char *name_path, const unsigned char *secret, const void *claim, size_t size,
+                                                    size_t capacity, const ignis__until *until)
 {
     int attempt;
     for (attempt = 0;; attempt++) {
@@ -3877,7 +3839,8 @@ static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wi
         bool again = false;
         if (!wire)
             return NULL;
-        if (kind->dial(trouble, wire, attempt, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+        wire->attempt = attempt;
+        if (kind->connect(trouble, wire, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
             ignis__wire_room(trouble, wire, capacity))
             return wire;
         ignis__wire_free(wire);
@@ -3990,14 +3953,11 @@ static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool 
 /*  Asks the end that a hang-up of the other side shows at: the one that is written to. */
 static bool ignis__socket_alive(ignis__wire *wire)
 {
-    struct pollfd wanted;
-    wanted.fd = wire->out;
-    wanted.events = POLLOUT;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+    int events = ignis__fd_poll(wire->out, POLLOUT, 0);
+    return events >= 0 && !(events & IGNIS__POLL_ENDED);
 }
 
-static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
+static void ignis__socket_shutdown(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
 /*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
@@ -4057,13 +4017,14 @@ static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_
 }
 
 /*  Whose name it is may replace what somebody dead has left there. */
-static bool ignis__socket_listen(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
     int error;
-    (void)unlink(door->path);
-    door->file = ignis__unix_reach(trouble, door->path, true, &error);
-    door->named = door->file >= 0;
-    return door->named && ((chmod(door->path, 0600) == 0 && listen(door->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+    (void)unlink(listener->path);
+    listener->file = ignis__unix_reach(trouble, listener->path, true, &error);
+    listener->named = listener->file >= 0;
+    return listener->named &&
+           ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
 }
 
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
@@ -4081,10 +4042,10 @@ static bool ignis__peer_query(ignis__wire *wire)
     return true;
 }
 
-static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     do
-        fresh->in = fresh->out = ignis__fd_keep(accept4(door->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        fresh->in = fresh->out = ignis__fd_keep(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     while (fresh->in < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fresh->in < 0)
         return errno != EAGAIN && errno != EWOULDBLOCK && ignis__trouble_errno(trouble, "accept");
@@ -4092,10 +4053,9 @@ static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ign
     return true;
 }
 
-static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     int error;
-    (void)attempt;
     wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
     *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
     if (wire->in < 0)
@@ -4107,8 +4067,8 @@ static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int a
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_socket = {
-    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_dial, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_accept, NULL, ignis__socket_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
 /* clang-format on */
 
 #endif
@@ -4123,20 +4083,23 @@ static const ignis__wire_kind ignis__wire_socket = {
 
 /* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
 
-static bool ignis__pipe_path(ignis__trouble *trouble, const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
+typedef struct ignis__pipe_paths {
+    char up[IGNIS__PATH_MAX + 8], down[IGNIS__PATH_MAX + 8];
+} ignis__pipe_paths;
+
+static ignis__pipe_paths ignis__pipe_paths_of(const ignis__wire *wire)
 {
-    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX ||
-           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    ignis__pipe_paths paths;
+    snprintf(paths.up, sizeof paths.up, "%s.up", wire->path);
+    snprintf(paths.down, sizeof paths.down, "%s.down", wire->path);
+    return paths;
 }
 
-static void ignis__pipe_unname(ignis__wire *wire)
+static void ignis__pipe_remove(ignis__wire *wire)
 {
-    char path[IGNIS__PATH_MAX];
-    ignis__trouble ignored;
-    if (ignis__pipe_path(&ignored, wire, "up", path))
-        (void)unlink(path);
-    if (ignis__pipe_path(&ignored, wire, "down", path))
-        (void)unlink(path);
+    ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
+    (void)unlink(paths.up);
+    (void)unlink(paths.down);
 }
 
 #define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
@@ -4155,46 +4118,38 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
-    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
-    if (door->pending_count > 0)
+    ignis__pipe_paths paths = ignis__pipe_paths_of(fresh);
+    if (listener->pending_count > 0)
         return false;
-    if (!ignis__pipe_path(trouble, fresh, "up", up) || !ignis__pipe_path(trouble, fresh, "down", down))
-        return false;
-    ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
+    ignis__pipe_remove(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
     fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
-    if (mkfifo(down, 0600) != 0 || mkfifo(up, 0600) != 0 || (fresh->in = ignis__pipe_open(up, O_RDONLY)) < 0)
-        return ignis__trouble_errno(trouble, up);
-    return true;
+    return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 && (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
+           ignis__trouble_errno(trouble, paths.up);
 }
 
-static bool ignis__pipe_present(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__wire *fresh)
 {
-    char down[IGNIS__PATH_MAX];
-    ignis__trouble ignored;
-    if (fresh->out < 0 && ignis__pipe_path(&ignored, fresh, "down", down))
-        fresh->out = ignis__pipe_open(down, O_WRONLY); /* only works while somebody reads there */
+    if (fresh->out < 0)
+        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY); /* only works while somebody reads there */
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
-    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
+    ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
     struct stat info, now;
-    (void)attempt;
-    if (!ignis__pipe_path(trouble, wire, "up", up) || !ignis__pipe_path(trouble, wire, "down", down))
-        return false;
-    wire->out = ignis__pipe_open(up, O_WRONLY);
+    wire->out = ignis__pipe_open(paths.up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
-        return ignis__trouble_errno(trouble, up);
+        return ignis__trouble_errno(trouble, paths.up);
     /* one client a pair: it locks the way up, and then the pair must still be the one that has the name */
     if (flock(wire->out, LOCK_EX | LOCK_NB) != 0)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
-    wire->in = ignis__pipe_open(down, O_RDONLY);
-    if (wire->in < 0 || fstat(wire->out, &info) != 0 || lstat(up, &now) != 0 || now.st_ino != info.st_ino)
+    wire->in = ignis__pipe_open(paths.down, O_RDONLY);
+    if (wire->in < 0 || fstat(wire->out, &info) != 0 || lstat(paths.up, &now) != 0 || now.st_ino != info.st_ino)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its pipes");
     wire->peer_uid = (int64_t)info.st_uid;
     return true;
@@ -4207,7 +4162,7 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
     sigset_t pipe_signal, before, pending;
     ssize_t written;
     int error;
-    if (!wire->kind->present(wire)) {
+    if (!wire->kind->connected(wire)) {
         ignis__trouble_lost(trouble);
         return -1;
     }
@@ -4233,9 +4188,8 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 /*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was closed. */
 static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
-    ignis__trouble late;
     ssize_t got;
-    if (!ignis__fd_wait(&late, wire->in, POLLIN, &ignis__until_now, ""))
+    if (ignis__fd_poll(wire->in, POLLIN, 0) <= 0)
         return 0;
     got = read(wire->in, data, size);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -4295,7 +4249,7 @@ static bool ignis__shm_alive(ignis__wire *wire)
     return taken;
 }
 
-static void ignis__shm_unname(ignis__wire *wire) { (void)unlink(wire->path); }
+static void ignis__shm_remove(ignis__wire *wire) { (void)unlink(wire->path); }
 
 static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 {
@@ -4310,10 +4264,10 @@ static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 }
 
 /*  The link gets its name when what it leads to is whole. */
-static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     char fresh_path[IGNIS__PATH_MAX], target[64];
-    if (door->pending_count > 0)
+    if (listener->pending_count > 0)
         return false;
     if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
@@ -4329,10 +4283,9 @@ static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis_
     return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     struct stat info, now;
-    (void)attempt;
     wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
@@ -4427,15 +4380,15 @@ static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_
     return true;
 }
 
-static void ignis__shm_hang_up(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
+static void ignis__shm_shutdown(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
-    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_unname};
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
+    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_remove};
 static const ignis__wire_kind ignis__wire_memory = {
-    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_alive, ignis__shm_dial, ignis__shm_write,
-    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_hang_up, ignis__shm_unname};
+    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_accept, ignis__shm_alive, ignis__shm_connect, ignis__shm_write,
+    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_shutdown, ignis__shm_remove};
 /* clang-format on */
 /*  By ignis_channel_method. */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
@@ -4453,23 +4406,24 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
-    if (door->pending_count > 0)
+    if (listener->pending_count > 0)
         return false;
     security.nLength = sizeof security;
     security.bInheritHandle = FALSE;
     if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
         return ignis__pipe_trouble(trouble, "the owner's security descriptor");
-    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (door->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
-                                              PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
-                                              PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    fresh->in = fresh->out =
+        CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+                         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
+                         IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     LocalFree(security.lpSecurityDescriptor);
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
 }
 
-static bool ignis__pipe_present(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__wire *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
@@ -4479,11 +4433,10 @@ static bool ignis__pipe_present(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
@@ -4524,12 +4477,12 @@ static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to
 
 static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
 
-static void ignis__pipe_unname(ignis__wire *wire) { (void)wire; }
+static void ignis__pipe_remove(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
-    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_unname};
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
+    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_remove};
 /* clang-format on */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
 
@@ -4563,112 +4516,98 @@ static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX],
 #endif
     if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 && (size_t)name_length < sizeof address->name_path)
         return true;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
 }
 
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__enter(call))
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__given(call, "desc.name", desc->name))
         return false;
-    if (!desc || !desc->name) {
-        ignis__fail_null(call, desc ? "desc.name" : "desc");
-        return false;
-    }
-    if (!ignis__name_valid(desc->name)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                    "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'", desc->name);
-        return false;
-    }
-    if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
-        return false;
-    }
-    if (!(desc->timeout_s >= 0)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
-        return false;
-    }
+    if (!ignis__name_valid(desc->name))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
+                             desc->name);
+    if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
+    if (!(desc->timeout_s >= 0))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
     memset(address, 0, sizeof *address);
     address->kind = ignis__wire_kinds[desc->method];
-    if (!address->kind) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
-        return false;
-    }
+    if (!address->kind)
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
-    if (length < 0 || (size_t)length >= sizeof folder) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
-        return false;
-    }
+    if (length < 0 || (size_t)length >= sizeof folder)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
     return ignis__channel_paths(call, folder, desc->name, address);
 }
 
-/*  One of the two is there: a wire that carries messages, or a door where others connect. */
+/*  One of the two is there: a wire that carries messages, or a listener where others connect. */
 typedef struct ignis__channel {
     ignis__slot slot;
     ignis__wire *wire;
-    ignis__door *door;
+    ignis__listener *listener;
 } ignis__channel;
 
 static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
-static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
+static void ignis__channel_free(ignis__wire *wire, ignis__listener *listener)
 {
     ignis__trouble ignored;
     if (wire && !ignis__atomic_load(&wire->lost))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    ignis__door_free(door);
+    ignis__listener_free(listener);
 }
 
 static void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__wire *wire = channel->wire;
-    ignis__door *door = channel->door;
+    ignis__listener *listener = channel->listener;
     if (!ignis__pool_drop(channel))
         return;
     channel->wire = NULL;
-    channel->door = NULL;
+    channel->listener = NULL;
     ignis__pool_give(&ignis__channels, channel);
-    ignis__channel_free(wire, door);
+    ignis__channel_free(wire, listener);
 }
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
     if (!ignis__handle_kill(channel))
         return false;
-    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->door->closing, 1);
+    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->listener->closing, 1);
     return true;
 }
 
-static void ignis__channels_close(const char *call)
+IGNIS__COLD static void ignis__channels_close(const char *call)
 {
     ignis__channel *channel;
     uint64_t index = 0;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->door ? "server" : "client");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->listener ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
 }
 
-/*  Gives a wire or a door a handle; frees it when that cannot be. */
-static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__door *door)
+/*  Gives a wire or a listener a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__listener *listener)
 {
     ignis_channel handle = IGNIS__ZERO;
     ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
-        ignis__channel_free(wire, door);
+        ignis__channel_free(wire, listener);
         return handle;
     }
     ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
     channel->wire = wire;
-    channel->door = door;
+    channel->listener = listener;
     handle.id = ignis__pool_publish(&ignis__channels, channel);
     return handle;
 }
@@ -4679,10 +4618,10 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
 }
 
 /*  A held channel that listens, or one that does not. */
-static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
-    if (!channel || (channel->door != NULL) == server)
+    if (!channel || (channel->listener != NULL) == server)
         return channel;
     ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                 server ? "the channel does not listen; ignis_channel_serve makes one that does"
@@ -4691,21 +4630,21 @@ static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel ha
     return NULL;
 }
 
-IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_serve";
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__door *door;
+    ignis__listener *listener;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    if ((door = ignis__door_new(call, address.kind, address.path)) == NULL)
+    if ((listener = ignis__listener_new(call, address.kind, address.path)) == NULL)
         return none;
-    door->timeout_ns = address.timeout_ns;
-    if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
-        return ignis__channel_publish(call, NULL, door);
-    ignis__channel_free(NULL, door);
+    listener->timeout_ns = address.timeout_ns;
+    if (ignis__listener_open(call, &trouble, listener, address.name_path, desc->token ? address.secret : NULL))
+        return ignis__channel_publish(call, NULL, listener);
+    ignis__channel_free(NULL, listener);
     ignis__trouble_report(call, &trouble);
     return none;
 }
@@ -4727,22 +4666,22 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
     ignis__trouble trouble;
     ignis__until until;
     ignis__wire *wire = NULL;
-    ignis__door *door;
+    ignis__listener *listener;
     uint64_t pid = 0;
     if (!channel)
         return accepted;
-    door = channel->door;
-    until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
-    if (ignis__mutex_within(&trouble, &door->lock, &until, "another thread was accepting, and did not end")) {
-        while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+    listener = channel->listener;
+    until = ignis__channel_until(listener->timeout_ns, &listener->closing, timeout_s);
+    if (ignis__mutex_within(&trouble, &listener->lock, &until, "another thread was accepting, and did not end")) {
+        while ((wire = ignis__listener_next(call, &trouble, listener, &until)) != NULL) {
             if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
                 break;
-            ignis__door_refuse(call, door, wire, true, trouble.why);
+            ignis__listener_refuse(call, listener, wire, true, trouble.why);
         }
-        ignis__mutex_unlock(&door->lock);
+        ignis__mutex_unlock(&listener->lock);
     }
     if (wire) {
-        wire->timeout_ns = door->timeout_ns;
+        wire->timeout_ns = listener->timeout_ns;
         if (wire->peer_pid == 0)
             wire->peer_pid = (int64_t)pid;
         accepted = ignis__channel_publish(call, wire, NULL);
@@ -4760,7 +4699,7 @@ IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double
     return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
-IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
 {
     static const char call[] = "ignis_channel_connect";
     ignis_channel none = IGNIS__ZERO;
@@ -4787,30 +4726,24 @@ static bool ignis__channel_send_check(const char *call, const ignis__wire *wire,
                                       int fd_count)
 {
     int i;
-    if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size, IGNIS_CHANNEL_MAX_BYTES);
+    if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size,
+                             IGNIS_CHANNEL_MAX_BYTES);
+    if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count,
+                             IGNIS_CHANNEL_MAX_FDS);
+    if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return false;
-    }
-    if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count, IGNIS_CHANNEL_MAX_FDS);
-        return false;
-    }
-    if ((!data && size > 0) || (!fds && fd_count > 0)) {
-        ignis__fail_null(call, !data && size > 0 ? "data" : "fds");
-        return false;
-    }
-    if (fd_count > 0 && !wire->kind->packets) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call, "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                    ignis__method_names[wire->kind->method]);
-        return false;
-    }
+    if (fd_count > 0 && !wire->kind->packets)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                             "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                             ignis__method_names[wire->kind->method]);
     for (i = 0; i < fd_count; i++) {
 #ifndef _WIN32
         if (fcntl(fds[i], F_GETFD) >= 0)
             continue;
 #endif
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
-        return false;
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
     }
     return true;
 }
@@ -4822,8 +4755,8 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
         return;
     if (!ignis__atomic_load(&wire->lost))
         ignis__atomic_store(&wire->lost, 1);
-    if (wire->kind->hang_up)
-        wire->kind->hang_up(wire);
+    if (wire->kind->shutdown)
+        wire->kind->shutdown(wire);
 }
 
 /*  Sends one message of a type, in the time that there is, or says why not. */
@@ -4940,8 +4873,8 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
                              fd_capacity);
-    } else if ((!data && capacity > 0) || (!fds && fd_capacity > 0)) {
-        status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
+    } else if ((capacity > 0 && !ignis__given(call, "data", data)) || (fd_capacity > 0 && !ignis__given(call, "fds", fds))) {
+        status = ignis__failed();
     } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
         status = ignis__trouble_report(call, &trouble);
     } else {
@@ -4970,31 +4903,27 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
-    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis__channel *channel = ignis__given(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
     ignis__wire *wire;
-    ignis__door *door;
+    ignis__listener *listener;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    door = channel->door;
-    if (!info) {
-        ignis__channel_drop(channel);
-        return ignis__fail_null(call, "info");
-    }
+    listener = channel->listener;
     memset(info, 0, sizeof *info);
-    info->method = (wire ? wire->kind : door->kind)->method;
-    info->server = door != NULL;
+    info->method = (wire ? wire->kind : listener->kind)->method;
+    info->server = listener != NULL;
     info->alive = !wire || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
     info->peer_pid = wire ? wire->peer_pid : 0;
     info->peer_uid = wire ? wire->peer_uid : -1;
-    info->refused = door ? (int64_t)ignis__atomic_load(&door->refused) : 0;
-    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : door->path);
+    info->refused = listener ? (int64_t)ignis__atomic_load(&listener->refused) : 0;
+    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : listener->path);
     if (wire)
         ignis__wire_push(wire);
     info->unsent = wire ? (int64_t)ignis__atomic_load(&wire->unsent) : 0;
     info->fd = info->send_fd = -1;
 #ifndef _WIN32
-    info->fd = wire ? wire->in : door->kind == &ignis__wire_memory ? -1 : door->poll;
+    info->fd = wire ? wire->in : listener->kind == &ignis__wire_memory ? -1 : listener->poll;
     info->send_fd = wire ? wire->out : -1;
 #endif
     ignis__channel_drop(channel);
@@ -5088,11 +5017,8 @@ static bool ignis__lease_make(const char *path, int ends[2])
 /*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
 static bool ignis__lease_ended(int end)
 {
-    struct pollfd wanted;
-    wanted.fd = end;
-    wanted.events = 0;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    int events = ignis__fd_poll(end, 0, 0);
+    return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
 /*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
@@ -5215,7 +5141,7 @@ static bool ignis__record_same(const ignis__record_of_array *a, const ignis__rec
 }
 
 /*  The secret of this user, made by whoever needs it first. */
-static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
     int round;
@@ -5240,8 +5166,7 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
         }
         ignis__free(part);
     }
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
 }
 
 /*  What all records of this process begin with. */
@@ -5269,21 +5194,17 @@ typedef struct ignis__transport {
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-typedef struct ignis__exported {
-    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path; /* of what lies under a name; null: nothing does */
-    struct ignis__exported *next;
-} ignis__exported;
-
-/*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
+/*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
     int64_t peer_pid; /* at its other side; 0: unknown */
     char description[96];
-    ignis__array *array;           /* null: these are copies under names */
-    ignis__record_of_array record; /* without what each handle has of its own */
-    ignis__exported *handles;
+    ignis__array *array;           /* null: it is a copy */
+    uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
+    ignis__record_of_array record; /* without what each handle of an array has of its own */
+    int watch;                     /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path;                    /* of what lies under a name; null: nothing does */
     struct ignis__export *next;
 } ignis__export;
 
@@ -5343,69 +5264,55 @@ static bool ignis__channel_gone(ignis_channel handle)
     return gone;
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
-static bool ignis__exported_ends(const ignis__export *entry, const ignis__exported *item, bool unused)
+static void ignis__export_free(ignis__export *entry)
 {
-    bool taken = item->path && !ignis__name_there(item->path);
+    ignis__fd_drop(&entry->watch);
+    ignis__free(entry->path);
+    ignis__free(entry);
+}
+
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
+static bool ignis__export_ends(const ignis__export *entry, bool unused)
+{
+    bool taken = entry->path && !ignis__name_there(entry->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    if (item->watch >= 0 ? ignis__lease_ended(item->watch) : taken)
+    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken)
         return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
-    return item->path && !taken && ignis__channel_gone(entry->channel);
+    return entry->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-static void ignis__exported_free(ignis__exported *item)
-{
-    if (item->path)
-        remove(item->path);
-    ignis__fd_drop(&item->watch);
-    ignis__free(item->path);
-    ignis__free(item);
-}
-
-/*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
-    array stays held for them. */
-static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
-{
-    ignis__export **at, *entry;
-    ignis__exported **handle, *item;
-    int count = 0;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
-                                      : unused || (!of && entry->transport == transport);
-        *array = entry->array;
-        for (handle = &entry->handles; concerned && (item = *handle) != NULL;) {
-            if (!ignis__exported_ends(entry, item, unused)) {
-                handle = &item->next;
-                continue;
-            }
-            *handle = item->next;
-            ignis__exported_free(item);
-            count++;
-        }
-        if (entry->handles) {
-            at = &entry->next;
-        } else {
-            *at = entry->next;
-            ignis__free(entry);
-        }
-    }
-    if (count > 0)
-        ignis__atomic_add(&ignis__shares.ending, 1);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    return count;
-}
-
+/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that nobody uses. Copies that were taken
+    end as well. */
 static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
-    ignis__array *of = NULL;
-    int count;
-    while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
-        while (of && count-- > 0)
-            ignis__array_remove_export(call, of);
-        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    ignis__export **at, *entry, *ended = NULL;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.exports; (entry = *at) != NULL;) {
+        bool concerned = entry->array ? (!array || entry->array == array) && (!transport || entry->transport == transport)
+                                      : unused || (!array && entry->transport == transport);
+        if (concerned && ignis__export_ends(entry, unused)) {
+            *at = entry->next;
+            entry->next = ended;
+            ended = entry;
+        } else {
+            at = &entry->next;
+        }
     }
+    if (ended)
+        ignis__atomic_add(&ignis__shares.ending, 1);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (!ended)
+        return;
+    while ((entry = ended) != NULL) {
+        ended = entry->next;
+        if (entry->path)
+            remove(entry->path);
+        if (entry->array)
+            ignis__array_remove_export(call, entry->array);
+        ignis__export_free(entry);
+    }
+    ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
 }
 
 /*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
@@ -5417,18 +5324,20 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array)
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed. The array is locked. */
-static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array is locked. */
+IGNIS__COLD static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
-    const ignis__export *entry;
-    const ignis__exported *handle;
+    const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
-        int count = 0;
-        for (handle = entry->array == array ? entry->handles : NULL; handle; handle = handle->next)
-            count++;
-        if (count)
-            ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        int count = 1;
+        for (other = ignis__shares.exports; other->turn != entry->turn; other = other->next)
+            ;
+        if (entry->array != array || other != entry) /* the first of a transport stands for all */
+            continue;
+        while ((other = other->next) != NULL)
+            count += other->turn == entry->turn;
+        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
@@ -5503,17 +5412,8 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__enter(call))
-        return result;
-    if (!desc) {
-        ignis__fail_null(call, "desc");
-        return result;
-    }
-    if (desc->ptr || desc->release_fn) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the array gets memory of its own");
-        return result;
-    }
-    if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__vmm_array_check(call, desc, &size) ||
+        !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
     if (ignis__vmm_stream(call, device, desc->stream)) {
@@ -5533,54 +5433,53 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 }
 
 /*  What an export finds out about an array's memory. The device is entered. */
-typedef struct ignis__offer {
+typedef struct ignis__export_facts {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
     const char *path; /* for a copy under a name; null: it goes to `memory` */
-} ignis__offer;
+} ignis__export_facts;
 
-static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
-    ignis__physical *memory = ignis__vmm_find(call, array, &offer->offset);
+    ignis__physical *memory = ignis__vmm_find(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
     if (!memory)
         return false;
-    offer->block_size = memory->size;
+    facts->block_size = memory->size;
     if (!ok)
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
                     (unsigned long long)array->id);
-    ok = ok && ignis__physical_export(call, memory, &offer->memory);
+    ok = ok && ignis__physical_export(call, memory, &facts->memory);
     ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
     return ok;
 }
 
-static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
-    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size))
+    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &facts->block_size))
         return false;
     if (array->storage->release_fn != ignis__ipc_array_release &&
-        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
-                    "exposed; make it with ignis_ipc_array",
-                    (unsigned long long)array->id, (long long)offer->block_size);
-        return false;
-    }
-    error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
+        return ignis__refuse(
+            IGNIS_DIAG_NOT_SHAREABLE, call,
+            "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+            "exposed; make it with ignis_ipc_array",
+            (unsigned long long)array->id, (long long)facts->block_size);
+    error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
                             "ignis_ipc_array",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-    offer->offset = (int64_t)(address - base);
+    facts->offset = (int64_t)(address - base);
     return error == 0;
 }
 
 /*  In one process any memory will do. */
-static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
     ignis__address address;
@@ -5589,8 +5488,8 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
         return false;
     ok = ignis__work_read(&work, array, &address);
     ignis__work_end(&work);
-    offer->block_size = array->storage->size ? array->storage->size : 1;
-    offer->offset = array->offset;
+    facts->block_size = array->storage->size ? array->storage->size : 1;
+    facts->offset = array->offset;
     return ok;
 }
 
@@ -5672,31 +5571,30 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     return ok;
 }
 
-static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
+static bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     int64_t size = ignis__array_bytes(array);
     int fd;
     bool ok;
-    offer->block_size = size ? size : 1;
-    fd = offer->path ? ignis__name_make(offer->path, offer->block_size) : ignis__shared_make((size_t)offer->block_size);
-    if (fd < 0) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-        return false;
-    }
+    facts->block_size = size ? size : 1;
+    fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
+    if (fd < 0)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size,
+                             strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
-    if (ok && !offer->path) {
-        offer->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        offer->memory.fd = fd;
+    if (ok && !facts->path) {
+        facts->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        facts->memory.fd = fd;
         return true;
     }
     ignis__fd_drop(&fd);
-    if (!ok && offer->path)
-        remove(offer->path);
+    if (!ok && facts->path)
+        remove(facts->path);
     return ok;
 }
 
 /*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
-static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_adopt(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -5712,7 +5610,7 @@ static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis
     return false;
 }
 
-static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -5733,17 +5631,9 @@ static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis
     return false;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
-{
-    (void)home, (void)memory;
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", mapped->record.pid);
-    return false;
-}
+static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
 
-static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
-
-static void ignis__ipc_return(const char *call, ignis__import *mapped)
+static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
     if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
@@ -5753,7 +5643,7 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
 }
 
 /*  Lets a device, which is entered, into memory of this process. */
-static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
+static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
     ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
@@ -5771,7 +5661,7 @@ static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__devi
     return ok;
 }
 
-static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
+static bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     return ignis__peer_enable(call, device, array->storage->device);
 }
@@ -5809,15 +5699,13 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
         return false;
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
-    if (ok && memcmp(sent, got, sizeof sent) != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
-        return false;
-    }
+    if (ok && memcmp(sent, got, sizeof sent) != 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
+                             ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
     return ok;
 }
 
-static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
+IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
 {
     ignis__vmm_block made, seen;
     ignis_vmm_handle handle;
@@ -5844,14 +5732,13 @@ static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in w
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
 {
     static const char call[] = "ignis_transport_available";
-    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
     ignis__record before = ignis__this_thread.record;
     bool ok;
     if (ignis__atomic_load(proven) == ignis__global.setups)
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
-        !ignis__attribute(src, attribute)) {
+        !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
         ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
         return false;
     }
@@ -5897,23 +5784,23 @@ typedef struct ignis__transport_ops {
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
-    bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
-    void (*give_back)(const char *call, ignis__import *mapped);
-    bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
+    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
+    void (*unmap_memory)(const char *call, ignis__import *mapped);
+    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
 /* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
     {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_offer, ignis__vmm_take,
-     ignis__vmm_return, ignis__vmm_let_in},
-    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer,
-     ignis__peer_take, NULL, ignis__peer_let_in},
-    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_offer, ignis__ipc_take,
-     ignis__ipc_return, ignis__peer_let_in},
-    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_offer, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
+     ignis__vmm_unmap_memory, ignis__vmm_grant_access},
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
+     NULL, NULL, ignis__peer_grant_access},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
+     ignis__ipc_unmap_memory, ignis__peer_grant_access},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
 };
 /* clang-format on */
 
@@ -5921,9 +5808,8 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
-                (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                         (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
 /*  Both devices, opened. */
@@ -5958,8 +5844,7 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
 }
 
 /*  descriptors: those can travel, too. */
@@ -5988,20 +5873,16 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__device_ordinal(devices[0]),
-                ignis__device_ordinal(devices[1]), choice->reason);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
+                         ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
 }
 
 IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!choice)
-        return ignis__fail_null(call, "choice");
-    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, true, choice)
+    return ignis__enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+                   ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
 }
@@ -6070,7 +5951,7 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
@@ -6093,8 +5974,8 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->made && ops->give_back)
-        ops->give_back(call, mapped);
+    else if (mapped->made && ops->unmap_memory)
+        ops->unmap_memory(call, mapped);
     ignis__fd_drop(&mapped->lease);
     ignis__free(mapped);
 }
@@ -6146,7 +6027,7 @@ static void ignis__imported_end(const char *call, uint64_t transport)
     }
 }
 
-static bool ignis__transport_end(const char *call, ignis__transport *transport)
+IGNIS__COLD static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
     if (!ignis__handle_kill(transport))
         return false;
@@ -6156,9 +6037,8 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
     return true;
 }
 
-static void ignis__transports_close(const char *call)
+IGNIS__COLD static void ignis__transports_close(const char *call)
 {
-    ignis__exported *item;
     ignis__transport *transport;
     ignis__export *entry;
     uint64_t index = 0;
@@ -6170,13 +6050,8 @@ static void ignis__transports_close(const char *call)
     ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
-        while ((item = entry->handles) != NULL) {
-            entry->handles = item->next;
-            ignis__free(item->path);
-            ignis__free(item);
-        }
         ignis__shares.exports = entry->next;
-        ignis__free(entry);
+        ignis__export_free(entry);
     }
     ignis__staging_close(call);
 }
@@ -6232,15 +6107,11 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
-    if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
-                    (int)desc->exchange);
-        return false;
-    }
-    if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
-        return false;
-    }
+    if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                             (int)desc->exchange);
+    if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
     if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
         return false;
     out->src = devices[0];
@@ -6258,8 +6129,8 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
-        return false;
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
+                             reason);
     }
     out->kind = choice.kind;
     if (desc->token)
@@ -6267,19 +6138,13 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
-IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__enter(call))
-        return result;
-    if (!desc) {
-        ignis__fail_null(call, "desc");
-        return result;
-    }
-    if (!ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
-        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
+    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
+        !ignis__transports_use(call) || (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
     memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
@@ -6292,13 +6157,10 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_destroy";
     ignis__transport *transport = ignis__transport_hold(call, handle);
-    bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__transport_end(call, transport);
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_done(transport, ignis__transport_end(call, transport) ||
+                                                ignis__refuse(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed"));
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
@@ -6332,15 +6194,12 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
-    const ignis__exported *item;
     const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
-    if (!info) {
-        ignis__fail_null(call, "info");
+    if (!ignis__given(call, "info", info))
         return ignis__transport_done(transport, false);
-    }
     ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
@@ -6359,8 +6218,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     ignis__mutex_unlock(&transport->slot.lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (item = entry->transport == transport->serial ? entry->handles : NULL; item; item = item->next)
-            info->exported++;
+        info->exported += entry->transport == transport->serial;
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
         info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
         info->mappings += mapped->transport == transport->serial;
@@ -6385,8 +6243,8 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer, uint64_t name,
-                               ignis__record_of_array *record)
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__export_facts *facts,
+                               uint64_t name, ignis__record_of_array *record)
 {
     *record = ignis__self;
     record->name = name;
@@ -6394,10 +6252,10 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     record->dtype = (int32_t)array->dtype;
     record->ndim = array->shape.ndim;
     memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
-    record->block_size = offer->block_size;
-    record->offset = offer->offset;
+    record->block_size = facts->block_size;
+    record->offset = facts->offset;
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
-    record->ipc = offer->ipc;
+    record->ipc = facts->ipc;
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
@@ -6419,54 +6277,42 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
                  (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
 }
 
 /*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
-    ignis__exported *item = (ignis__exported *)ignis__alloc(sizeof *item);
-    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
-    char *kept = path ? ignis__copy_string(path) : NULL;
+    ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
+    ignis__export *other;
     ignis__text text;
-    if (!item || !fresh || (path && !kept)) {
-        ignis__free(item);
-        ignis__free(fresh);
-        ignis__free(kept);
-        ignis__fail_host_memory(call, sizeof *fresh);
+    if (!entry || (path && (entry->path = ignis__copy_string(path)) == NULL)) {
+        if (entry)
+            ignis__fail_host_memory(call, strlen(path));
+        ignis__free(entry);
         return false;
     }
-    item->watch = watch;
-    item->path = kept;
+    entry->transport = transport->serial;
+    entry->channel = transport->channel;
+    entry->peer_pid = transport->peer_pid;
+    entry->array = array;
+    entry->watch = watch;
+    ignis__text_begin(&text, entry->description, sizeof entry->description);
+    ignis__transport_describe(&text, transport);
+    if (transport->peer_pid)
+        ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
     ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
-        if (entry->array == array && entry->transport == transport->serial)
-            break;
-    if (entry) {
-        *at = entry->next;
-    } else {
-        entry = fresh;
-        fresh = NULL;
-        entry->transport = transport->serial;
-        entry->channel = transport->channel;
-        entry->peer_pid = transport->peer_pid;
-        entry->array = array;
-        ignis__text_begin(&text, entry->description, sizeof entry->description);
-        ignis__transport_describe(&text, transport);
-        if (transport->peer_pid)
-            ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
-        record->serial = ++ignis__shares.serials;
-        entry->record = *record;
-    }
-    entry->next = ignis__shares.exports; /* the last one is the first */
+    entry->turn = record->serial = ++ignis__shares.serials;
+    for (other = ignis__shares.exports; other; other = other->next)
+        if (other->array == array && other->transport == transport->serial) {
+            record->serial = other->record.serial;
+            other->turn = entry->turn;
+        }
+    entry->record = *record;
+    entry->next = ignis__shares.exports;
     ignis__shares.exports = entry;
-    record->serial = entry->record.serial;
-    item->next = entry->handles;
-    entry->handles = item;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__free(fresh);
     return true;
 }
 
@@ -6506,28 +6352,26 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__record_of_array record;
     char path[IGNIS__PATH_MAX];
     ignis__binding binding;
-    ignis__offer offer;
+    ignis__export_facts facts;
     memset(handle, 0, sizeof *handle);
-    memset(&offer, 0, sizeof offer);
+    memset(&facts, 0, sizeof facts);
     ignis__exports_end(call, NULL, transport->serial, true);
-    if (array->storage->device != transport->src) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->src),
-                    ignis__device_ordinal(transport->dst));
-        return false;
-    }
+    if (array->storage->device != transport->src)
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
+                             (unsigned long long)array->id, ignis__device_ordinal(array->storage->device),
+                             ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
-    offer.path = named ? path : NULL;
+    facts.path = named ? path : NULL;
     if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
         return false;
-    ok = ops->offer(call, array, &offer);
+    ok = ops->export_memory(call, array, &facts);
     ignis__device_leave(&binding);
     if (!ok)
         return false;
-    handle->memory = offer.memory;
-    ignis__record_fill(transport, array, &offer, name, &record);
-    if (!ignis__export_lease(call, transport, array, &record, offer.path, handle)) {
+    handle->memory = facts.memory;
+    ignis__record_fill(transport, array, &facts, name, &record);
+    if (!ignis__export_lease(call, transport, array, &record, facts.path, handle)) {
         ignis__handle_close(handle);
         return false;
     }
@@ -6537,8 +6381,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds transport and array for a call. */
-static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
-                                                ignis__transport **transport)
+IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
+                                                                ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -6563,9 +6407,8 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
     if (!array)
         return ignis__failed();
-    if (!out)
-        ignis__fail_null(call, "handle");
-    return ignis__transport_done_both(call, transport, array, out && ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_done_both(call, transport, array,
+                                      ignis__given(call, "handle", out) && ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -6574,24 +6417,26 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
     ignis__array *array = NULL;
     const ignis__export *entry;
+    uint64_t last = 0;
     if (!transport)
         return ignis__failed();
-    if (!out) {
-        ignis__fail_null(call, "handle");
+    if (!ignis__given(call, "handle", out))
         return ignis__transport_done(transport, false);
-    }
     ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && !array; entry = entry->next)
-        if (entry->transport == transport->serial && entry->array) {
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        if (entry->transport == transport->serial && entry->array && entry->turn > last) {
             array = entry->array;
-            ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+            last = entry->turn;
         }
+    if (array)
+        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
         return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
-    ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more");
-    return ignis__transport_done(transport, false);
+    return ignis__transport_done(
+        transport,
+        ignis__refuse(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more"));
 }
 
 /*  Which descriptors travel with a record, in their order. */
@@ -6641,8 +6486,8 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
 IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
 {
     static const char call[] = "ignis_transport_handle_from_fds";
-    if (!handle || !record || (!fds && fd_count > 0))
-        return ignis__fail_null(call, !handle ? "handle" : !record ? "record" : "fds");
+    if (!ignis__given(call, "handle", handle) || !ignis__given(call, "record", record) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
+        return ignis__failed();
     if (ignis__handle_join(handle, record, fds, fd_count))
         return IGNIS_OK;
     return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
@@ -6703,30 +6548,32 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
-    else if (record->version != IGNIS__RECORD_VERSION)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
-                    IGNIS__RECORD_VERSION);
-    else if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                    "the handle's seal is broken: it was changed on its way, or made with another token");
-    else if (!ignis__record_sound(record, &bytes))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind, record->dtype,
-                    record->ndim, (long long)record->offset, (long long)record->block_size);
-    else if (record->kind != (uint32_t)transport->kind)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
-                    ignis__transport_ops_of(transport)->name);
-    else if (record->host != self->host)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
-    else if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld", record->pid,
-                    (long long)transport->peer_pid);
-    else if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+    if (record->version != IGNIS__RECORD_VERSION)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
+                             IGNIS__RECORD_VERSION);
+    if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                             "the handle's seal is broken: it was changed on its way, or made with another token");
+    if (!ignis__record_sound(record, &bytes))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
+                             record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+    if (record->kind != (uint32_t)transport->kind)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+                             ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
+    if (record->host != self->host)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "the handle is of another machine, or from before it was started again");
+    if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld",
+                             record->pid, (long long)transport->peer_pid);
+    if (!ignis__transport_ops_of(transport)->across && memcmp(record->process, self->process, sizeof self->process) != 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", record->pid);
+    if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+    return true;
 }
 
 /*  Opens what lies under the handle's name, if it has one that was not opened yet. */
@@ -6741,11 +6588,9 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
     if (!ignis__record_path(call, transport, record, record->name, path))
         return false;
     fd = ignis__name_take(path, lease);
-    if (fd < 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
-        return false;
-    }
+    if (fd < 0)
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                             "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
     if (lease) {
         handle->has_lease = true;
         handle->lease = fd;
@@ -6806,15 +6651,15 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     if (!ignis__handle_open(call, transport, record, handle))
         return false;
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
-    ok = mapped->lease >= 0 || !handle->has_lease;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
-    else if (ignis__record_own(call, record, &mapped->own))
+    ok = mapped->lease >= 0 || !handle->has_lease ||
+         ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+    if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
-        ok = (home = ignis__record_device(call, record)) != NULL;
+        ok = ok && (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
+        mapped->made =
+            mapped->own ? ops->grant_access(call, mapped->own, mapped->device) : ops->import_memory(call, mapped, home, &handle->memory);
         if (mapped->own)
             mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
@@ -6832,12 +6677,10 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
 static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
                                         ignis_transport_handle *handle)
 {
-    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc(sizeof *fresh);
+    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
-    if (!fresh) {
-        ignis__fail_host_memory(call, sizeof *fresh);
+    if (!fresh)
         return NULL;
-    }
     fresh->record = *record;
     fresh->transport = transport->serial;
     fresh->device = transport->dst;
@@ -6881,12 +6724,11 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
     ignis_array_desc desc;
-    int ordinal = ignis__device_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
     desc.dtype = (ignis_dtype)record->dtype;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.device = ignis__device_in_desc(transport->dst);
     desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
@@ -6910,13 +6752,10 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
         if (ignis__fd_has(handle->memory.fd, record->block_size))
             return ignis__host_copy(call, array, handle->memory.fd, true);
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
-                    (long long)record->block_size);
-        return false;
+        return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
+                             (long long)record->block_size);
     }
-    if (!ignis__record_own(call, record, &own))
-        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
-    if (!own)
+    if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
         return false;
     ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
     ignis__array_drop(call, own);
@@ -6932,9 +6771,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
     ignis__array *array;
     if (!transport)
         return result;
-    if (!handle) {
-        ignis__fail_null(call, "handle");
-    } else if (ignis__record_read(call, transport, handle, &record)) {
+    if (ignis__given(call, "handle", handle) && ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
         result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
@@ -6983,64 +6820,68 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
 /* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
 
 /*  Sends a handle through a channel, as one message. */
-static bool ignis__handle_give(const char *call, ignis__wire *wire, const ignis_transport_handle *handle)
+static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
 {
-    ignis__trouble trouble;
+    ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
-    bool ok = ignis__channel_put(&trouble, wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1);
-    if (!ok)
-        ignis__trouble_report(call, &trouble);
+    ignis__trouble trouble;
+    bool ok;
+    if (!channel)
+        return false;
+    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1) ||
+         ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ignis__channel_drop(channel);
     return ok;
 }
 
-/*  Takes the next one. */
-static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+/*  The handle in the inbox, which the next message is for. */
+static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
 {
+    uint32_t size = ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    bool ok = size == sizeof handle->record;
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+    if (ok) {
+        ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    }
+    ignis__inbox_next(wire);
+    return ok || ignis__refuse(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
+}
+
+/*  Waits for the next handle from a channel. */
+static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
+{
+    ignis__channel *channel = ignis__channel_hold(call, from);
     ignis__trouble trouble;
-    bool ok = false;
-    if (!ignis__wire_next(&trouble, wire, -1)) {
-        ignis__trouble_report(call, &trouble);
+    bool ok;
+    if (!channel)
         return false;
+    ok = ignis__wire_next(&trouble, channel->wire, -1) || ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    if (ok) {
+        ok = ignis__inbox_handle(call, channel->wire, handle);
+        ignis__mutex_unlock(&channel->wire->receive_lock);
     }
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
-    } else {
-        int count = wire->inbox_fd_count;
-        if (ignis__head_of(wire).size == sizeof handle->record) {
-            ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
-            wire->inbox_fd_count = 0; /* they are the handle's now */
-        }
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                        ignis__head_of(wire).size, count);
-        ignis__inbox_next(wire);
-    }
-    ignis__mutex_unlock(&wire->receive_lock);
+    ignis__channel_drop(channel);
     return ok;
 }
 
 /*  Puts a handle where the next receive finds it; it is closed here, or given away. */
 static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__channel *channel = transport->channel.id ? ignis__channel_hold(call, transport->channel) : NULL;
-    ignis__waiting *waiting = NULL;
-    bool ok = false;
-    if (transport->channel.id) {
-        ok = channel && ignis__handle_give(call, channel->wire, handle);
-        if (channel)
-            ignis__channel_drop(channel);
-    } else if ((waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting)) != NULL) {
-        waiting->handle = *handle;
-        ignis__mutex_lock(&transport->slot.lock);
-        *transport->waiting_end = waiting;
-        transport->waiting_end = &waiting->next;
-        ignis__mutex_unlock(&transport->slot.lock);
-        return true;
-    } else {
-        ignis__fail_host_memory(call, sizeof *waiting);
+    ignis__waiting *waiting = transport->channel.id ? NULL : (ignis__waiting *)ignis__alloc_for(call, sizeof *waiting);
+    bool ok = transport->channel.id && ignis__handle_send(call, transport->channel, handle);
+    if (!waiting) {
+        ignis__handle_close(handle);
+        return ok;
     }
-    ignis__handle_close(handle);
-    return ok;
+    waiting->handle = *handle;
+    ignis__mutex_lock(&transport->slot.lock);
+    *transport->waiting_end = waiting;
+    transport->waiting_end = &waiting->next;
+    ignis__mutex_unlock(&transport->slot.lock);
+    return true;
 }
 
 /*  The next handle, and its record, checked. */
@@ -7048,14 +6889,10 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
                                   ignis__record_of_array *record)
 {
     int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
-    ignis__channel *channel;
     bool ok = false;
     memset(handle, 0, sizeof *handle);
     if (transport->channel.id) {
-        channel = ignis__channel_hold(call, transport->channel);
-        ok = channel && ignis__handle_take(call, channel->wire, handle);
-        if (channel)
-            ignis__channel_drop(channel);
+        ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
         while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
             ignis__sleep_us(200);
@@ -7108,15 +6945,13 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     static const char call[] = "ignis_transport_receive_handle";
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis__record_of_array record;
-    bool ok = false;
+    bool ok;
     if (!transport)
         return ignis__failed();
-    if (!handle)
-        ignis__fail_null(call, "handle");
-    else if (!transport->channel.id)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
-    else
-        ok = ignis__transport_next(call, transport, handle, &record);
+    ok = ignis__given(call, "handle", handle) &&
+         (transport->channel.id ||
+          ignis__refuse(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through")) &&
+         ignis__transport_next(call, transport, handle, &record);
     return ignis__transport_done(transport, ok);
 }
 
@@ -7196,24 +7031,6 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes;
-    desc.dtype = IGNIS_U8;
-    desc.device = ignis__device_ordinal(device) ? ignis__device_ordinal(device) : IGNIS_DEVICE_0;
-    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
-    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
-        ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
-        result.id = 0;
-    }
-    return result;
-}
-
 /*  Nanoseconds of one copy of so many bytes; -1 on failure. */
 static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
@@ -7225,8 +7042,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
+    handles[0] = ignis__array_zeroed(call, transport->src, IGNIS_U8, bytes, NULL, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__array_zeroed(call, transport->dst, IGNIS_U8, bytes, NULL, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7247,7 +7064,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     return ns < 0 ? -1 : ns / count;
 }
 
-IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
@@ -7314,7 +7131,7 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     if (array) {
         transport.src = transport.dst = array->storage->device;
         if (ignis__transport_export(call, &transport, array, true, &sent)) {
-            ok = ignis__handle_give(call, channel->wire, &sent);
+            ok = ignis__handle_send(call, handle, &sent);
             ignis__handle_close(&sent);
             if (!ok)
                 ignis__exports_end(call, NULL, transport.serial, false);
@@ -7336,7 +7153,7 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
     ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     if (!channel)
         return result;
-    if (ignis__handle_take(call, channel->wire, &came)) {
+    if (ignis__handle_receive(call, handle, &came)) {
         if (ignis__record_read(call, &transport, &came, &record)) {
             transport.dst = ignis__record_device(call, &record);
             if (transport.dst)
@@ -7439,13 +7256,12 @@ static bool ignis__nccl_open(const char *call)
     release = (int)loaded->release;
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
-    ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
-                release / 10000, release / 100 % 100, release % 100);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed",
+                         loaded->path, release / 10000, release / 100 % 100, release % 100);
 }
 
 /*  Turns what NCCL answered into a failure of `call`. */
-static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
     return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
@@ -7453,7 +7269,7 @@ static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *f
 }
 
 /*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
-static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
+static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
     for (;;) {
         int state = IGNIS__NCCL_ABORTED, error = IGNIS__NCCL_SUCCESS;
@@ -7515,7 +7331,7 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
 static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
-static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
 {
     if (error == IGNIS__NCCL_ABORTED)
         ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
@@ -7541,7 +7357,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     if (nccl->comm && !ignis__devices_lost() && ignis__device_enter(call, nccl->device, &binding)) {
         error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
         if (error == IGNIS__NCCL_IN_PROGRESS)
-            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+            error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
         finalized = error == IGNIS__NCCL_SUCCESS;
         ignis__device_leave(&binding);
     }
@@ -7608,7 +7424,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
 /*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
 static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
 {
-    int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
@@ -7657,8 +7473,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
-        return false;
+        return ignis__refuse(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
@@ -7668,14 +7483,14 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
         ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
-        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
-    int error = ignis__nccl_settle(nccl, 0);
+    int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
 }
 
@@ -7733,10 +7548,9 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
         return true;
     for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
         value = value * 10 + (*digit - '0');
-    if (digit == text || *digit || value < low || value > high) {
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
-        return false;
-    }
+    if (digit == text || *digit || value < low || value > high)
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low,
+                             high);
     *number = (int)value;
     return true;
 }
@@ -7750,14 +7564,11 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both", place->rank < 0 ? size : rank,
-                    place->rank < 0 ? rank : size);
-    else if (place->size > 0 && place->rank >= place->size)
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
-                    place->size, place->size - 1);
-    else
-        return true;
-    return false;
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+                             place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
+    return place->size <= 0 || place->rank < place->size ||
+           ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
+                         place->size, place->size - 1);
 }
 
 /*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
@@ -7794,20 +7605,17 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            ignis__fail(
+            return ignis__refuse(
                 IGNIS_DIAG_COMM_ENVIRONMENT, call,
                 "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
                 "IGNIS_COMM_LAUNCHER=%s or %s",
                 ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
                 ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
-            return false;
         }
     }
-    if (!known || (wanted && found < 0)) {
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
-                    known ? "whose variables are not set" : "which is none of ignis, torchrun, openmpi, pmi and slurm");
-        return false;
-    }
+    if (!known || (wanted && found < 0))
+        return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
+                             known ? "whose variables are not set" : "which is none of ignis, torchrun, openmpi, pmi and slurm");
     return true;
 }
 
@@ -7822,9 +7630,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what, text,
-                    (int)sizeof place->folder - 1);
-        return false;
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what, text,
+                             (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
         port = port * 10 + (*digit++ - '0');
@@ -7836,9 +7643,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
         return true;
     }
-    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                         "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
 }
 
 /*  The meeting place that the environment names, or that the launcher's name for the job will do for. torchrun's own store listens at
@@ -7862,11 +7668,11 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     }
     if (*place->job)
         return true;
-    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
-                "MASTER_PORT, or desc.rendezvous, or desc.id",
-                place->rank, place->size);
-    return false;
+    return ignis__refuse(
+        IGNIS_DIAG_COMM_ENVIRONMENT, call,
+        "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
+        "MASTER_PORT, or desc.rendezvous, or desc.id",
+        place->rank, place->size);
 }
 
 /*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
@@ -7879,12 +7685,11 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         ignis__id id;
         memcpy(&id, desc->id, sizeof id);
         if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) || desc->rendezvous ||
-            desc->token) {
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                        desc->rendezvous || desc->token ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
-                                                        : "desc.id was not made by ignis_comm_unique_id");
-            return false;
-        }
+            desc->token)
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                                 desc->rendezvous || desc->token
+                                     ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                                     : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
         place->by_id = true;
@@ -7910,11 +7715,10 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     memset(place, 0, sizeof *place);
     place->size = 1;
     place->local_rank = -1;
-    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
-                    desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
-        return false;
-    }
+    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
+                             "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1", desc->rank, desc->size,
+                             (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
         place->size = desc->size;
@@ -8027,7 +7831,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_ABORT,      /* or aborted it */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
-    IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
+    IGNIS__JOB_ANSWER,     /* of a rendezvous, as what follows */
     IGNIS__JOB_TABLE
 } ignis__job_kind;
 
@@ -8134,31 +7938,31 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     return ignis__tcp_open(trouble, text, 0, true);
 }
 
-static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__listener *listener)
 {
-    door->file = ignis__tcp_open(trouble, door->path, 0, true);
-    return door->file >= 0;
+    listener->file = ignis__tcp_open(trouble, listener->path, 0, true);
+    return listener->file >= 0;
 }
 
-static bool ignis__tcp_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
-    if (!ignis__socket_arrive(trouble, door, fresh))
+    if (!ignis__socket_accept(trouble, listener, fresh))
         return false;
     ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
+static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
     return wire->in >= 0;
 }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -8239,7 +8043,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 {
     static const char call[] = "ignis_comm_unique_id";
     ignis__id_place *place;
@@ -8248,13 +8052,9 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     socklen_t size = sizeof bound;
     ignis__id id;
     bool ok;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!out)
-        return ignis__fail_null(call, "id");
-    place = (ignis__id_place *)ignis__alloc(sizeof *place);
+    place = ignis__enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
     if (!place)
-        return ignis__fail_host_memory(call, sizeof *place);
+        return ignis__failed();
     memset(&id, 0, sizeof id);
     memcpy(id.magic, "IGNISID1", sizeof id.magic);
     memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
@@ -8344,7 +8144,7 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     ignis__wire *wire = ignis__job_route(job, to);
     ignis__job_header header;
     ignis__trouble trouble;
-    ignis__until until = {0, NULL};
+    const ignis__until until = ignis__until_at(deadline);
     bool ok;
     *late = false;
     header.from = from;
@@ -8355,7 +8155,6 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
         memcpy(bytes + sizeof header, data, size);
     if (!wire || (fd >= 0 && !wire->kind->packets))
         return false;
-    until.deadline_ns = deadline;
     ignis__mutex_lock(&wire->send_lock);
     ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
     *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
@@ -8372,7 +8171,7 @@ static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint6
     return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
-static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
 {
     int i;
     for (i = 0; job->links && i < count; i++)
@@ -8397,7 +8196,7 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
 }
 
 /*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
-static void ignis__job_lose(ignis__job *job, int rank)
+static void ignis__job_rank_died(ignis__job *job, int rank)
 {
     int32_t number = rank;
     int i;
@@ -8410,11 +8209,11 @@ static void ignis__job_lose(ignis__job *job, int rank)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
         if (!job->links[i].wire)
-            ignis__job_lose(job, i);
+            ignis__job_rank_died(job, i);
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_keep(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
     ignis__job_link *from = &job->links[header->from];
@@ -8460,7 +8259,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
-        return ignis__job_keep(job, &header, wire, data, size);
+        return ignis__job_queue(job, &header, wire, data, size);
     pthread_mutex_lock(&job->lock);
     ok = true;
     switch (kind) {
@@ -8478,7 +8277,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
             memcpy(&number, data, sizeof number);
         ok = ok && number > 0 && number < job->size;
         if (ok)
-            ignis__job_lose(job, number);
+            ignis__job_rank_died(job, number);
         break;
     default: ok = false;
     }
@@ -8541,7 +8340,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
                 continue;
             pthread_mutex_lock(&job->lock);
             job->links[i].ended = true;
-            ignis__job_lose(job, i);
+            ignis__job_rank_died(job, i);
             pthread_mutex_unlock(&job->lock);
         }
     }
@@ -8561,7 +8360,7 @@ static bool ignis__job_watcher_start(ignis__job *job)
 }
 
 /*  Takes a job apart, in whatever state it is. */
-static void ignis__job_end(ignis__job *job)
+IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     int i;
     if (job->watched) {
@@ -8849,35 +8648,34 @@ typedef struct ignis__answer {
 } ignis__answer;
 
 /*  The claim of a rank to another one of its host. */
-typedef struct ignis__greeting {
+typedef struct ignis__mesh_claim {
     int32_t from, to;
-} ignis__greeting;
+} ignis__mesh_claim;
 
-/*  A meeting, as one rank sees it. */
-typedef struct ignis__meeting {
+/*  A rendezvous, as one rank sees it. */
+typedef struct ignis__rendezvous {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__wire **wires;       /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__address_of address; /* where rank 0 is */
-    ignis__door *door, *local; /* of rank 0, for all; and for the ranks of this host */
+    ignis__wire **wires;               /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__address_of address;         /* where rank 0 is */
+    ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
     int came;
     int failed; /* a rank that says that it has failed, -1: none */
-} ignis__meeting;
+} ignis__rendezvous;
 
-static bool ignis__meeting_say(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
-                               int64_t deadline)
+static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
+                                   int64_t deadline)
 {
-    ignis__until until = {0, NULL};
-    until.deadline_ns = deadline;
+    const ignis__until until = ignis__until_at(deadline);
     return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__meeting_hear(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size, int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size,
+                                      int64_t deadline)
 {
-    ignis__until until = {0, NULL};
-    until.deadline_ns = deadline;
+    const ignis__until until = ignis__until_at(deadline);
     if (!ignis__wire_fetch(trouble, wire, &until))
         return false;
     if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
@@ -8896,9 +8694,9 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
 }
 
 /*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
-static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *trouble, ignis__wire *wire)
+static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__trouble *trouble, ignis__wire *wire)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     ignis__job_rank rank;
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
     if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
@@ -8909,55 +8707,55 @@ static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *troubl
     if (rank.rank < 1 || rank.rank >= job->size)
         return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
                                   rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    if (meeting->wires[rank.rank])
+    if (rendezvous->wires[rank.rank])
         return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
-    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_GREETING))
+    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
         return false;
     if (*rank.failed)
-        meeting->failed = rank.rank;
+        rendezvous->failed = rank.rank;
     job->ranks[rank.rank] = rank;
-    meeting->wires[rank.rank] = wire;
-    meeting->came++;
+    rendezvous->wires[rank.rank] = wire;
+    rendezvous->came++;
     return true;
 }
 
 /*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
-static void ignis__meeting_miss(ignis__meeting *meeting)
+static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     int i;
     for (i = 0; i < job->size; i++) {
-        job->polls[i].fd = meeting->wires[i] ? meeting->wires[i]->in : -1;
+        job->polls[i].fd = rendezvous->wires[i] ? rendezvous->wires[i]->in : -1;
         job->polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
         job->polls[i].revents = 0;
     }
     (void)poll(job->polls, (nfds_t)job->size, 0);
     for (i = 0; i < job->size; i++)
         if (job->polls[i].fd >= 0 && job->polls[i].revents) {
-            ignis__wire_free(meeting->wires[i]);
-            meeting->wires[i] = NULL;
-            meeting->came--;
+            ignis__wire_free(rendezvous->wires[i]);
+            rendezvous->wires[i] = NULL;
+            rendezvous->came--;
         }
 }
 
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
-static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, size_t size)
+static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
     ignis__text text;
     int i;
     ignis__text_begin(&text, out, size);
-    for (i = 1; i < meeting->job->size; i++)
-        if (!meeting->wires[i])
+    for (i = 1; i < rendezvous->job->size; i++)
+        if (!rendezvous->wires[i])
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
 /*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
+static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
     static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
-    const ignis__job_rank *ranks = meeting->job->ranks;
+    const ignis__job_rank *ranks = rendezvous->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++) {
+    for (i = 0; i < rendezvous->job->size; i++) {
         if (ranks[i].transport != ranks[0].transport) {
             snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
                      transports[ranks[i].transport & 3]);
@@ -8977,129 +8775,123 @@ static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_
     return true;
 }
 
-/*  The secret of the meeting; null: it lies in the private folder. */
+/*  The secret of the rendezvous; null: it lies in the private folder. */
 static const unsigned char *ignis__place_secret(const ignis__place *place) { return *place->address ? place->secret : NULL; }
 
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
-static bool ignis__meeting_lead(ignis__meeting *meeting)
+static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
-    const char *name_path = *meeting->place->address ? NULL : meeting->address.name_path;
-    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__job *job = rendezvous->job;
+    const char *name_path = *rendezvous->place->address ? NULL : rendezvous->address.name_path;
+    int64_t deadline = rendezvous->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
     ignis__trouble trouble;
     int i, k;
-    if (meeting->place->by_id && (meeting->door->file = ignis__id_take(meeting->place->secret)) < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, meeting->call,
-                    "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
-        return false;
-    }
-    if (!ignis__door_open(meeting->call, &trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
-        return false;
-    }
-    while (meeting->came < job->size - 1 && meeting->failed <= 0 && ignis__monotonic_ns() < meeting->deadline) {
+    if (rendezvous->place->by_id && (rendezvous->listener->file = ignis__id_take(rendezvous->place->secret)) < 0)
+        return ignis__refuse(
+            IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
+            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
+    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path, ignis__place_secret(rendezvous->place)))
+        return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s", rendezvous->address.path,
+                             trouble.why);
+    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 && ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
-        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->door, &until);
+        ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
         if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
-        if (wire && !ignis__meeting_admit(meeting, &trouble, wire))
-            ignis__door_refuse(meeting->call, meeting->door, wire, true, trouble.why);
-        ignis__meeting_miss(meeting);
+        if (wire && !ignis__rendezvous_admit(rendezvous, &trouble, wire))
+            ignis__listener_refuse(rendezvous->call, rendezvous->listener, wire, true, trouble.why);
+        ignis__rendezvous_drop_lost(rendezvous);
     }
-    ignis__door_close(meeting->door);
+    ignis__listener_close(rendezvous->listener);
     memset(&answer, 0, sizeof answer);
     answer.key = job->key;
     memcpy(answer.secret, job->secret, sizeof answer.secret);
-    if (meeting->failed >= 0) {
-        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+    if (rendezvous->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", rendezvous->failed, job->ranks[rendezvous->failed].failed);
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
-    } else if (meeting->came < job->size - 1) {
+    } else if (rendezvous->came < job->size - 1) {
         char missing[64];
-        ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
-                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
+        ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - rendezvous->came,
+                 job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *rendezvous->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
-    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent =
-            meeting->wires[i] && ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
+        bool sent = rendezvous->wires[i] &&
+                    ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
+            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
-        ignis__fail((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
+        return ignis__refuse((ignis_diagnostic)answer.refused, rendezvous->call, "%s", answer.why);
     return !answer.refused;
 }
 
 /*  On the others: finds rank 0, and gets the table. */
-static bool ignis__meeting_follow(ignis__meeting *meeting)
+static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
-    const ignis__place *place = meeting->place;
-    ignis__until until = {0, NULL};
+    ignis__job *job = rendezvous->job;
+    const ignis__place *place = rendezvous->place;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
     ignis__trouble trouble;
     ignis__answer answer;
     int k;
-    until.deadline_ns = meeting->deadline;
-    meeting->wires[0] =
-        ignis__wire_connect(&trouble, meeting->address.kind, meeting->address.path, meeting->address.name_path, ignis__place_secret(place),
-                            &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_GREETING, &until);
-    if (!meeting->wires[0]) {
+    rendezvous->wires[0] =
+        ignis__wire_connect(&trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
+                            ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
+    if (!rendezvous->wires[0]) {
         if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
                         (double)job->timeout_ns / 1e9, trouble.why,
                         *place->address ? "" : " (ranks of several hosts need MASTER_ADDR, MASTER_PORT and IGNIS_COMM_TOKEN, or desc.id)");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank, trouble.why);
         return false;
     }
-    if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
-                             meeting->deadline + 500 * IGNIS__MILLISECOND)) {
+    if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+                                   rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        ignis__fail(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
-                    late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
-                         : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-                    meeting->address.path, job->rank, (double)job->timeout_ns / 1e9);
-        return false;
+        return ignis__refuse(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                                  : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+                             rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->address.path,
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s", rendezvous->address.path,
                         job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
-                                 meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->address.path, trouble.why);
-            return false;
-        }
+        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
+                                       rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s", rendezvous->address.path,
+                                 trouble.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
-static bool ignis__meeting_mesh(ignis__meeting *meeting)
+static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    ignis__until until = {0, NULL};
-    ignis__greeting greeting;
+    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    ignis__mesh_claim claim;
     ignis__trouble trouble;
     ignis__wire *wire;
     int i, expected = 0;
-    until.deadline_ns = meeting->deadline;
-    memcpy(meeting->local->secret, job->secret, sizeof job->secret);
+    memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
@@ -9107,30 +8899,26 @@ static bool ignis__meeting_mesh(ignis__meeting *meeting)
             expected++;
             continue;
         }
-        greeting.from = job->rank;
-        greeting.to = i;
-        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
-                                                 sizeof greeting, IGNIS__WIRE_GREETING, &until);
-        if (!job->links[i].wire) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d does not reach rank %d of its host: %s", job->rank, i,
-                        trouble.why);
-            return false;
-        }
+        claim.from = job->rank;
+        claim.to = i;
+        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &claim, sizeof claim,
+                                                 IGNIS__WIRE_HANDSHAKE, &until);
+        if (!job->links[i].wire)
+            return ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d does not reach rank %d of its host: %s", job->rank,
+                                 i, trouble.why);
     }
-    while (expected > 0 && (wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
-            greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
-            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
-            job->links[greeting.from].wire = wire;
+    while (expected > 0 && (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank && claim.from > job->rank &&
+            claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].wire &&
+            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
+            job->links[claim.from].wire = wire;
             expected--;
         } else {
-            ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
         }
     }
-    if (expected > 0)
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s", expected, job->rank,
-                    trouble.why);
-    return expected == 0;
+    return expected == 0 || ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                          "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -9140,12 +8928,10 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     int i;
     bool ok;
     job->wake[0] = job->wake[1] = -1;
-    job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
-    job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
-    if (!job->links || !job->polls) {
-        ignis__fail_host_memory(call, sizeof *job->links * (size_t)job->size);
+    job->links = (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size);
+    job->polls = job->links ? (struct pollfd *)ignis__alloc_for(call, sizeof *job->polls * ((size_t)job->size + 1)) : NULL;
+    if (!job->polls)
         return false;
-    }
     ok = pthread_condattr_init(&attributes) == 0;
     if (ok) {
         ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&job->changed, &attributes) == 0;
@@ -9155,88 +8941,77 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     ok = job->ready && pipe(job->wake) == 0;
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_keep(job->wake[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
-    return ok;
+    return ok || ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
 
 /*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
-static bool ignis__meeting_doors(ignis__meeting *meeting)
+static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
-    const ignis__place *place = meeting->place;
-    ignis__job_rank *self = &meeting->job->ranks[meeting->job->rank];
+    const ignis__place *place = rendezvous->place;
+    ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
     char folder[IGNIS__PATH_MAX];
     ignis__trouble trouble;
     uint32_t random = 0;
     snprintf(folder, sizeof folder, "%s", place->folder);
-    meeting->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
-    if (!ignis__channel_paths(meeting->call, folder, place->name, &meeting->address))
+    rendezvous->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
+    if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
         return false;
     if (*place->address)
-        snprintf(meeting->address.path, sizeof meeting->address.path, "%s", place->address);
-    if (!ignis__random_bytes(&random, sizeof random)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the system gives no random numbers");
+        snprintf(rendezvous->address.path, sizeof rendezvous->address.path, "%s", place->address);
+    if (!ignis__random_bytes(&random, sizeof random))
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path)
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
+                             "the folder %.300s has too long a path for sockets: at most %d bytes go into it", folder,
+                             (int)sizeof self->path - 24);
+    if ((rendezvous->listener = ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
+        (rendezvous->local = ignis__listener_new(rendezvous->call, &ignis__wire_socket, self->path)) == NULL)
         return false;
-    }
-    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
-                    folder, (int)sizeof self->path - 24);
-        return false;
-    }
-    if ((meeting->door = ignis__door_new(meeting->call, meeting->address.kind, meeting->address.path)) == NULL ||
-        (meeting->local = ignis__door_new(meeting->call, &ignis__wire_socket, self->path)) == NULL)
-        return false;
-    if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
-                         meeting->job->secret)) /* the secret is going to be that of rank 0 */
-        return true;
-    ignis__trouble_report(meeting->call, &trouble);
-    return false;
+    return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
+                                rendezvous->job->secret) || /* the secret is going to be rank 0's */
+           ignis__trouble_report(rendezvous->call, &trouble) == IGNIS_OK;
 }
 
-static bool ignis__meeting_hold(ignis__meeting *meeting)
+static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
 {
-    ignis__job *job = meeting->job;
+    ignis__job *job = rendezvous->job;
     int i;
-    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)) ||
-        !ignis__meeting_mesh(meeting))
+    if (!ignis__rendezvous_listen(rendezvous) ||
+        !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) || !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
-        if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].wire = meeting->wires[i];
-            meeting->wires[i] = NULL;
+        if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].wire = rendezvous->wires[i];
+            rendezvous->wires[i] = NULL;
         }
-    if (!ignis__job_watcher_start(job)) /* what others have said since waits for it */
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
-    return job->watched;
+    return ignis__job_watcher_start(job) || /* what others have said since waits for it */
+           ignis__refuse(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d could not start a thread", job->rank);
 }
 
 /*  Meets the other ranks of a job of several. */
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
-    ignis__meeting meeting;
-    bool ok = false;
+    ignis__rendezvous rendezvous;
+    bool ok;
     int i;
-    memset(&meeting, 0, sizeof meeting);
-    meeting.call = call;
-    meeting.job = job;
-    meeting.place = place;
-    meeting.deadline = ignis__monotonic_ns() + job->timeout_ns;
-    meeting.failed = -1;
+    memset(&rendezvous, 0, sizeof rendezvous);
+    rendezvous.call = call;
+    rendezvous.job = job;
+    rendezvous.place = place;
+    rendezvous.deadline = ignis__monotonic_ns() + job->timeout_ns;
+    rendezvous.failed = -1;
     if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
-        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
-        meeting.failed = job->rank == 0 ? 0 : -1;
+        rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
+        rendezvous.failed = job->rank == 0 ? 0 : -1;
     }
-    meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
-    if (!meeting.wires)
-        ignis__fail_host_memory(call, sizeof *meeting.wires * (size_t)job->size);
-    else
-        ok = ignis__job_prepare(call, job) && ignis__meeting_hold(&meeting);
-    for (i = 0; meeting.wires && i < job->size; i++)
-        ignis__wire_free(meeting.wires[i]);
-    ignis__door_free(meeting.door);
-    ignis__door_free(meeting.local);
-    ignis__free(meeting.wires);
+    rendezvous.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *rendezvous.wires * (size_t)job->size);
+    ok = rendezvous.wires && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
+    for (i = 0; rendezvous.wires && i < job->size; i++)
+        ignis__wire_free(rendezvous.wires[i]);
+    ignis__listener_free(rendezvous.listener);
+    ignis__listener_free(rendezvous.local);
+    ignis__free(rendezvous.wires);
     return ok;
 }
 
@@ -9255,13 +9030,13 @@ struct ignis__job {
 
 static uint64_t ignis__job_host(void) { return 1; }
 
-IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *id)
 {
     (void)id;
     return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id", IGNIS__JOB_NEEDS_LINUX);
 }
 
-static void ignis__job_end(ignis__job *job)
+IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     ignis__free(job->ranks);
     ignis__free(job);
@@ -9270,8 +9045,7 @@ static void ignis__job_end(ignis__job *job)
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
     (void)job, (void)place;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, IGNIS__JOB_NEEDS_LINUX);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, IGNIS__JOB_NEEDS_LINUX);
 }
 
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
@@ -9282,7 +9056,7 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     (void)job, (void)watch, (void)rank;
     return false;
 }
-static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
 {
     (void)job, (void)member, (void)count, (void)kind, (void)key;
 }
@@ -9300,24 +9074,20 @@ static void ignis__joint_give_up(const ignis__joint *joint) { (void)joint; }
 #endif
 
 /*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
-static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
 {
-    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
-    bool ok = false;
-    if (!job) {
-        ignis__fail_host_memory(call, sizeof *job);
+    ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
+    bool ok;
+    if (!job)
         return NULL;
-    }
     job->rank = place->rank;
     job->size = place->size;
     job->users = 1;
     job->timeout_ns = timeout_ns;
-    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
-    if (!job->ranks) {
-        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
-    } else {
+    job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
+    ok = job->ranks && ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
+                        ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+    if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
     }
@@ -9335,20 +9105,18 @@ static void ignis__job_drop(ignis__job *job)
         ignis__job_end(job);
 }
 
-/*  Always false. */
-static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
+/*  Always false, to be returned. */
+IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
     const ignis__joint_failure *failure = &joint->failure;
     if (failure->reason == IGNIS__JOINT_LOST)
-        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
-    else if (failure->reason == IGNIS__JOINT_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
-    else if (failure->theirs >> 28 == joint->print >> 28)
-        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
-    else
-        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
-    return false;
+        return ignis__refuse(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+    if (failure->reason == IGNIS__JOINT_LATE)
+        return ignis__refuse(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+    if (failure->theirs >> 28 == joint->print >> 28)
+        return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
+    return ignis__refuse(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
 }
 
 /* ===============================================================================================================
@@ -9598,7 +9366,8 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
 }
 
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
-static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
+IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op,
+                                                                bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -9672,10 +9441,9 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
             value = *end == 'K' ? value << 10 : value << 20;
             end++;
         }
-        if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0) {
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
-            return false;
-        }
+        if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
+                                 text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
@@ -9707,11 +9475,9 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
 
 static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
-    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc(sizeof *regions);
-    if (!regions) {
-        ignis__fail_host_memory(call, sizeof *regions);
+    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc_for(call, sizeof *regions);
+    if (!regions)
         return NULL;
-    }
     ignis__mutex_init(&regions->lock);
     regions->users = 1;
     regions->count = count;
@@ -9747,7 +9513,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
 
 /*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
     kernels leave at once. */
-static void ignis__comm_end(const char *call, ignis__comm *comm)
+IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
@@ -9787,7 +9553,7 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
         ignis__comm_end(call, comm);
 }
 
-static void ignis__comms_close(const char *call)
+IGNIS__COLD static void ignis__comms_close(const char *call)
 {
     ignis__comm *comm;
     uint64_t index = 0;
@@ -9821,18 +9587,13 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
     const char *text = getenv("IGNIS_COMM_TRANSPORT");
     int i;
-    if (!(timeout > 0 && timeout <= 1e6)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
-        return false;
-    }
-    if (desc->most_blocks < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
-        return false;
-    }
-    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
-        return false;
-    }
+    if (!(timeout > 0 && timeout <= 1e6))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+    if (desc->most_blocks < 0)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
+    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+                             (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
     options->transport = desc->transport;
@@ -9843,8 +9604,7 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
             options->transport = (ignis_comm_transport)i;
     if (options->transport)
         return true;
-    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
 }
 
 /*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
@@ -9854,13 +9614,11 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
-    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc(sizeof *memory) : NULL;
+    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc_for(call, sizeof *memory) : NULL;
     ignis__storage *storage = memory ? ignis__storage_make(call, device, 0) : NULL;
     if (!comm)
         return NULL;
     if (!storage) {
-        if (regions && !memory)
-            ignis__fail_host_memory(call, sizeof *memory);
         if (!shared)
             ignis__comm_regions_drop(call, regions);
         ignis__free(memory);
@@ -9896,12 +9654,9 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     bool ok;
     memory->record = (ignis__comm_record *)ignis__pinned_take(call, comm->device, (int64_t)sizeof *memory->record);
     memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
-    state = memory->state ? (ignis__comm_state *)ignis__alloc(sizeof *state) : NULL;
-    if (!state) {
-        if (memory->state)
-            ignis__fail_host_memory(call, sizeof *state);
+    state = memory->state ? (ignis__comm_state *)ignis__alloc_for(call, sizeof *state) : NULL;
+    if (!state)
         return false;
-    }
     memset(memory->record, 0, sizeof *memory->record);
     for (i = 0; i < IGNIS__COMM_BLOCKS; i++)
         state->op[i] = (uint32_t)comm->tune.epoch;
@@ -9994,7 +9749,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
     if (comm->job)
-        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
 /*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
@@ -10109,7 +9864,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 }
 
 /*  Reports why a communicator could not be made. */
-static void ignis__making_report(ignis__making *making)
+IGNIS__COLD static void ignis__making_report(ignis__making *making)
 {
     int error = making->mine.driver_error;
     if (making->lost)
@@ -10123,12 +9878,10 @@ static void ignis__making_report(ignis__making *making)
 static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
-    if (!regions->host[i]) {
-        ignis__fail(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                    "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
-                    strerror(errno));
-        return false;
-    }
+    if (!regions->host[i])
+        return ignis__refuse(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
+                             "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i, (long long)regions->bytes,
+                             strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
                             (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
@@ -10149,9 +9902,8 @@ static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
         fds[0] = ignis__shared_make((size_t)regions->bytes);
         if (fds[0] >= 0)
             return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s", (long long)regions->bytes,
-                    strerror(errno));
-        return false;
+        return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
+                             (long long)regions->bytes, strerror(errno));
     }
     if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
@@ -10176,11 +9928,9 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         handle.fd = fds[i];
         if (i == comm->rank)
             continue;
-        if (fds[i] < 0 || making->all[i].bytes != regions->bytes) {
-            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
-            return false;
-        }
+        if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
+            return ignis__refuse(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                                 (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
         if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
                    : !ignis__vmm_adopt(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
@@ -10270,9 +10020,8 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
             ignis__probe_fill(comm, from, to, expected);
             if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
                 continue;
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
-            return false;
+            return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                                 "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
         }
     return true;
 }
@@ -10306,7 +10055,7 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
 }
 
 /*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
-static void ignis__comm_look_after(ignis__comm *comm)
+static void ignis__comm_watch_nccl(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
@@ -10329,7 +10078,7 @@ static void ignis__comm_look_after(ignis__comm *comm)
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
-        ignis__comm_look_after((ignis__comm *)owner);
+        ignis__comm_watch_nccl((ignis__comm *)owner);
     else if (event != IGNIS__JOB_LEFT)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
@@ -10410,7 +10159,7 @@ static bool ignis__comm_join(ignis__making *making)
 
 /*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
     has died, or did not come. */
-static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__making making;
     int peer;
@@ -10418,9 +10167,8 @@ static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    making.all = (ignis__vote *)ignis__alloc_for(call, sizeof *making.all * (size_t)comm->size);
     if (!making.all) { /* the others wait in vain, and are told why */
-        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
         ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
         return false;
     }
@@ -10491,7 +10239,7 @@ static bool ignis__comm_make_transport(ignis__making *making)
 
 /*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
     failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
+IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -10543,7 +10291,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__j
     if (ok) {
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    (int)(comm->device - ignis__devices), comm->reason);
+                    ignis__device_ordinal(comm->device), comm->reason);
         return handle;
     }
     making.before = ignis__quiet_begin(); /* the first failure is the one reported */
@@ -10730,7 +10478,7 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
-static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
+static void ignis__comm_other_write(ignis__text *text, const ignis__comm *comm)
 {
     uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
     ignis__comm *other =
@@ -10740,14 +10488,13 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
         ignis__text_add(text,
                         "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
                         "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
-                        (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
-                        (unsigned long long)comm->slot.handle);
+                        (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device), (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
 
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
-static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
@@ -10779,7 +10526,7 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
     else
         ignis__text_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__comm_beside_write(&text, comm);
+        ignis__comm_other_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)
         return ignis__fail(what, call, "%s", sentence);
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
@@ -11019,10 +10766,9 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
         return false;
     if (array->storage->device == comm->device)
         return true;
-    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
-                ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
-                (int)(comm->device - ignis__devices));
-    return false;
+    return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
+                         ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
+                         ignis__device_ordinal(comm->device));
 }
 
 static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
@@ -11046,32 +10792,27 @@ static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__
         return true;
     if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
         return true;
-    ignis__fail(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
-                out, (long long)out_bytes);
-    return false;
+    return ignis__refuse(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in,
+                         (long long)in_bytes, out, (long long)out_bytes);
 }
 
 static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
-                not_self ? ", than this one" : "");
-    return false;
+    return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
+                         not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
-    if ((unsigned)op >= IGNIS_OP_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op, IGNIS_OP_COUNT - 1);
-        return false;
-    }
-    if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
-                    ignis__dtypes[dtype].name);
-        return false;
-    }
+    if ((unsigned)op >= IGNIS_OP_COUNT)
+        return ignis__refuse(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op,
+                             IGNIS_OP_COUNT - 1);
+    if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32)
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call,
+                             "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
+                             ignis__dtypes[dtype].name);
     return true;
 }
 
@@ -11084,27 +10825,22 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
     int64_t wanted = whole->numel;
     task->dtype = whole->dtype;
     task->count = whole->numel;
-    if (in && out && in->dtype != out->dtype) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name, ignis__dtypes[out->dtype].name);
-        return false;
-    }
+    if (in && out && in->dtype != out->dtype)
+        return ignis__refuse(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
+                             ignis__dtypes[out->dtype].name);
     if (task->kind == IGNIS__COMM_ALL_GATHER)
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
-        if (in->numel % size != 0) {
-            ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
-                        comm->size);
-            return false;
-        }
+        if (in->numel % size != 0)
+            return ignis__refuse(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks",
+                                 (long long)in->numel, comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
             wanted = task->count;
     }
-    if (in && out && out->numel != wanted) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
-                    (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
-        return false;
-    }
+    if (in && out && out->numel != wanted)
+        return ignis__refuse(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
+                             (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
     return true;
 }
 
@@ -11231,7 +10967,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 }
 
 /*  What a call returns that asks how a communicator is, which is dropped. */
-static ignis_status ignis__comm_tell(const char *call, ignis__comm *comm, bool ok)
+static ignis_status ignis__comm_outcome(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
     ignis_status status = !ok                                                   ? ignis__failed()
@@ -11245,7 +10981,7 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_status";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    return comm ? ignis__comm_tell(call, comm, true) : ignis__failed();
+    return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
@@ -11258,7 +10994,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after, which asks it for errors meanwhile */
+    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for errors meanwhile */
         ignis__mutex_lock(&comm->slot.lock);
         last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -11268,7 +11004,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    return ignis__comm_tell(call, comm, ok);
+    return ignis__comm_outcome(call, comm, ok);
 }
 
 /* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
@@ -11276,32 +11012,26 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
 {
     int i, k, can;
-    if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count, IGNIS_COMM_MAX_RANKS,
-                    ignis__device_total);
-        return false;
-    }
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count,
+                             IGNIS_COMM_MAX_RANKS, ignis__device_total);
     for (i = 0; i < count; i++) {
         if (!ignis__device_get(call, devices[i]))
             return false;
         for (k = 0; k < i; k++)
-            if (devices[k] == devices[i]) {
-                ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
-                            k, i);
-                return false;
-            }
+            if (devices[k] == devices[i])
+                return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own",
+                                     devices[i], k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
         for (k = 0; k < count; k++) {
             can = i == k;
             if (!can && IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
                 return false;
-            if (!can) {
-                ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                            "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init", devices[i],
-                            devices[k]);
-                return false;
-            }
+            if (!can)
+                return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                                     "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
+                                     devices[i], devices[k]);
         }
     return true;
 }
@@ -11336,7 +11066,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
     return ok;
 }
 
-IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
@@ -11344,19 +11074,15 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     ignis__comm_options options;
     ignis_comm_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!handles)
-        return ignis__fail_null(call, "comms");
+    if (!ignis__enter(call) || !ignis__given(call, "comms", handles))
+        return ignis__failed();
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         first[i] = i;
     devices = devices ? devices : first;
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
-        !ignis__comm_devices_check(call, devices, count))
-        return ignis__failed();
-    if (!ignis__comm_all_make(call, devices, count, &options, comms))
+        !ignis__comm_devices_check(call, devices, count) || !ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -11387,20 +11113,12 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     int i;
     bool ok = false;
     memset(siblings, 0, sizeof *siblings);
-    if (!ignis__enter(call) || ignis__capture_refuses(call))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) || !ignis__given(call, "out", out))
         return false;
-    if (!comms || !out) {
-        ignis__fail_null(call, comms ? "out" : "comms");
-        return false;
-    }
-    if (count < 1 || count > IGNIS_COMM_MAX_RANKS) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
-        return false;
-    }
-    if (out == comms) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
-        return false;
-    }
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
+    if (out == comms)
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -11452,20 +11170,18 @@ static int ignis__split_order(const ignis__split *all, int size, int color, int 
     return count;
 }
 
-IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
+                                                        ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
     int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, members;
     ignis__split all[IGNIS_COMM_MAX_RANKS];
     ignis__comm_siblings siblings;
-    bool ok = true;
+    bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
         return ignis__failed();
-    if (!colors) {
-        ignis__fail_null(call, "colors");
-        ok = false;
-    }
+    ok = ignis__given(call, "colors", colors);
     for (i = 0; i < count && ok; i++) {
         all[i].color = colors[siblings.place[i]];
         all[i].key = keys ? keys[siblings.place[i]] : 0;
@@ -11475,7 +11191,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
             continue;
         members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+            devices[k] = ignis__device_ordinal(siblings.rank[order[k]]->device);
         ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
@@ -11489,7 +11205,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+IGNIS_API IGNIS__COLD ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
@@ -11503,7 +11219,7 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
         if (!siblings.rank[r])
             continue;
         options = &siblings.rank[r]->options;
-        devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
+        devices[members] = ignis__device_ordinal(siblings.rank[r]->device);
         order[members++] = siblings.place[r];
     }
     ok = ignis__comm_all_make(call, devices, members, options, made);
@@ -11527,7 +11243,7 @@ static uint64_t ignis__process_key(void)
     return key;
 }
 
-IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
@@ -11608,7 +11324,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
     return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
-IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
 {
     static const char call[] = "ignis_comm_split";
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -11620,9 +11336,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
         return result;
     mine.color = color;
     mine.key = key;
-    all = (ignis__split *)ignis__alloc(sizeof *all * (size_t)parent->size);
-    if (!all)
-        ignis__fail_host_memory(call, sizeof *all * (size_t)parent->size);
+    all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
     ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
         if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
@@ -11662,24 +11376,20 @@ static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsign
 static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count, unsigned char *gone)
 {
     int i;
-    if (count < 0 || (count > 0 && !ranks)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
-                    ranks ? "there" : "null");
-        return false;
-    }
+    if (count < 0 || (count > 0 && !ranks))
+        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+                             ranks ? "there" : "null");
     for (i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank) {
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
-                        ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
-            return false;
-        }
+        if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
+                                 ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
 }
 
 /*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
-static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
+IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
     unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
@@ -11690,11 +11400,8 @@ static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const 
     if (!parent)
         return result;
     memset(gone, 0, sizeof gone);
-    if (ignis__shrink_named(call, parent, ranks, count, gone)) {
-        all = (unsigned char *)ignis__alloc((size_t)parent->size * sizeof gone);
-        if (!all)
-            ignis__fail_host_memory(call, (size_t)parent->size * sizeof gone);
-    }
+    if (ignis__shrink_named(call, parent, ranks, count, gone))
+        all = (unsigned char *)ignis__alloc_for(call, (size_t)parent->size * sizeof gone);
     if (!all) {
         ignis__comm_drop(call, parent);
         return result;
@@ -11743,20 +11450,18 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_destroy";
     ignis__record before;
-    ignis__comm *comm;
+    ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis_status status;
-    if ((comm = ignis__comm_hold(call, handle)) == NULL)
+    if (!comm)
         return ignis__failed();
-    if (ignis__capture_refuses(call)) {
+    if (ignis__capture_refuses(call) ||
+        !(ignis__handle_kill(comm) ||
+          ignis__refuse(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
-    }
-    if (!ignis__handle_kill(comm)) {
-        ignis__comm_drop(call, comm);
-        return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
     if (comm->job)
-        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -11771,18 +11476,13 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!info)
-        return ignis__fail_null(call, "info");
-    comm = ignis__comm_hold(call, handle);
+    ignis__comm *comm = ignis__enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
     info->rank = info->local_rank = comm->rank;
     info->size = info->local_size = comm->size;
-    info->device = (int)(comm->device - ignis__devices);
+    info->device = ignis__device_ordinal(comm->device);
     info->hosts = 1;
     info->transport = IGNIS_COMM_PEER;
     if (comm->job) {
@@ -11828,9 +11528,16 @@ typedef struct ignis__parallel_state {
     bool is_installed; /* the parameters know their buckets */
     const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
 
 static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
+
+/*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
+static struct {
+    ignis__mutex lock;
+    ignis__parallel_state *first;
+} ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
 
@@ -11839,12 +11546,25 @@ static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_paral
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
+/*  It has its parameters, or has given them up. */
+static void ignis__parallel_started(const ignis__parallel_state *parallel)
+{
+    ignis__parallel_state **at;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    for (at = &ignis__parallels_starting.first; *at && *at != parallel; at = &(*at)->next_starting)
+        ;
+    if (*at)
+        *at = parallel->next_starting;
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+}
+
 /*  Takes it apart, as far as it was made. */
-static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
 {
     ignis__binding binding;
     bool ok = true;
     int i;
+    ignis__parallel_started(parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -11879,7 +11599,7 @@ static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parall
     return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
 }
 
-static void ignis__parallels_close(const char *call)
+IGNIS__COLD static void ignis__parallels_close(const char *call)
 {
     ignis__parallel_state *parallel;
     uint64_t index = 0;
@@ -11899,7 +11619,7 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     ignis__device *device = parallel->device;
     ignis__thread *thread = ignis__thread_now();
     ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__device_ordinal(device);
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
@@ -11941,10 +11661,8 @@ static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const
     if (!busy && *joins)
         parallel->walk = walk;
     ignis__mutex_unlock(&parallel->slot.lock);
-    if (busy)
-        ignis__fail(IGNIS_DIAG_PARALLEL_BUSY, call,
-                    "a backward of another thread is averaging the gradients of these parameters over the ranks");
-    return !busy;
+    return !busy || ignis__refuse(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                  "a backward of another thread is averaging the gradients of these parameters over the ranks");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
@@ -11988,34 +11706,29 @@ static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const 
 
 /* --- making one -------------------------------------------------------------------------------------------------------- */
 
+/*  Where a tensor is among the parameters; -1: it is none of them. */
+static int ignis__parallel_find(const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i = parallel->count - 1;
+    while (i >= 0 && parallel->parameters[i] != tensor)
+        i--;
+    return i;
+}
+
+/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
-    bool taken;
-    int i;
-    ignis__mutex_lock(&tensor->slot.lock);
-    taken = tensor->group != NULL;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    if (!standing.leaf || !standing.requires_grad || taken) {
-        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
-                    taken           ? "is trained data-parallel already"
-                    : standing.leaf ? "requires no gradient"
-                                    : "is the result of an operation");
-        return false;
-    }
-    if (tensor->device != parallel->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d", parallel->count,
-                    (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
-        return false;
-    }
-    for (i = 0; i < parallel->count; i++) {
-        if (parallel->parameters[i] == tensor) {
-            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
-                        ignis__shape_write(&tensor->shape).text, i);
-            return false;
-        }
-    }
-    return true;
+    int before = ignis__parallel_find(parallel, tensor);
+    if (!standing.leaf || !standing.requires_grad)
+        return ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count,
+                             ignis__shape_write(&tensor->shape).text,
+                             standing.leaf ? "requires no gradient" : "is the result of an operation");
+    if (tensor->device != parallel->device)
+        return ignis__refuse(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d",
+                             parallel->count, ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
+    return before < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                                       ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
@@ -12034,29 +11747,40 @@ static bool ignis__parallel_take(const char *call, ignis__parallel_state *parall
     return true;
 }
 
+/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from here on. */
+static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
+{
+    const ignis__parallel_state *other;
+    int i, taken = -1;
+    ignis__mutex_lock(&ignis__parallels_starting.lock);
+    for (i = 0; i < parallel->count && taken < 0; i++) {
+        ignis__tensor *tensor = parallel->parameters[i];
+        ignis__mutex_lock(&tensor->slot.lock);
+        taken = tensor->group ? i : -1;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        for (other = alone ? NULL : ignis__parallels_starting.first; other && taken < 0; other = other->next_starting)
+            taken = ignis__parallel_find(other, tensor) < 0 ? -1 : i;
+    }
+    if (taken < 0 && !alone) {
+        parallel->next_starting = ignis__parallels_starting.first;
+        ignis__parallels_starting.first = parallel;
+    }
+    ignis__mutex_unlock(&ignis__parallels_starting.lock);
+    return taken < 0 || ignis__refuse(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already", taken,
+                                      ignis__shape_write(&parallel->parameters[taken]->shape).text);
+}
+
 /*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array_desc desc;
-    ignis_array made;
+    ignis_array made = ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
     int64_t at = 0;
     bool ok = true;
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
-    desc.dtype = dtype;
-    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
-    desc.tag = "gradients";
-    made = ignis__array_create(call, &desc);
     if (!made.id)
         return false;
-    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
-        ignis__array_discard(call, &made);
-        return false;
-    }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
@@ -12161,30 +11885,24 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
                                   const ignis_parallel_desc *desc)
 {
     size_t number = (size_t)count;
-    parallel->parameters = (ignis__tensor **)ignis__alloc(sizeof(ignis__tensor *) * number);
-    parallel->grads = (ignis__array **)ignis__alloc(sizeof(ignis__array *) * number);
-    parallel->buckets = (ignis__bucket *)ignis__alloc(sizeof(ignis__bucket) * number);
-    if (!parallel->parameters || !parallel->grads || !parallel->buckets) {
-        ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
-        return false;
-    }
-    return ignis__parallel_take(call, parallel, parameters, count) &&
+    parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
+    return parallel->parameters && parallel->grads && parallel->buckets && ignis__parallel_take(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
 
-IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
+IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                           const ignis_parallel_desc *desc)
 {
     static const char call[] = "ignis_parallel_create";
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__enter(call) || ignis__capture_refuses(call))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
         return handle;
-    if (!parameters) {
-        ignis__fail_null(call, "parameters");
-        return handle;
-    }
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                     "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
@@ -12206,6 +11924,7 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
     }
     if (parallel->bucket_count)
         ignis__parallel_install(call, parallel);
+    ignis__parallel_started(parallel);
     handle.id = ignis__pool_publish(&ignis__parallels, parallel);
     return handle;
 }
@@ -12241,23 +11960,18 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
 {
     static const char call[] = "ignis_parallel_query";
-    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__parallel_state *parallel = ignis__given(call, "info", info) ? ignis__parallel_hold(call, handle) : NULL;
     if (!parallel)
         return ignis__failed();
-    if (!info) {
-        status = ignis__fail_null(call, "info");
-    } else {
-        memset(info, 0, sizeof *info);
-        ignis__mutex_lock(&parallel->slot.lock);
-        info->parameters = parallel->count;
-        info->buckets = parallel->bucket_count;
-        info->bytes = parallel->bytes;
-        info->syncs = parallel->no_sync == 0;
-        ignis__mutex_unlock(&parallel->slot.lock);
-    }
+    memset(info, 0, sizeof *info);
+    ignis__mutex_lock(&parallel->slot.lock);
+    info->parameters = parallel->count;
+    info->buckets = parallel->bucket_count;
+    info->bytes = parallel->bytes;
+    info->syncs = parallel->no_sync == 0;
+    ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);
-    return status;
+    return IGNIS_OK;
 }
 
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)

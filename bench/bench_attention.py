@@ -103,12 +103,12 @@ class Module:
 
 
 class Rows(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("row", ctypes.c_longlong), ("batch", ctypes.c_longlong)]
+    _fields_ = [("data", ctypes.c_void_p), ("row", ctypes.c_longlong), ("head", ctypes.c_longlong), ("batch", ctypes.c_longlong)]
 
-    def __init__(self, t=None):
+    def __init__(self, t=None, head_dim=0):
         super().__init__()
         if t is not None:
-            self.data, self.row, self.batch = t.data_ptr(), t.stride(1), t.stride(0)
+            self.data, self.row, self.head, self.batch = t.data_ptr(), t.stride(1), head_dim, t.stride(0)
 
 
 class Attention(ctypes.Structure):
@@ -174,10 +174,10 @@ class Kernels:
         lse = torch.empty(batches, heads, sq, dtype=wide, device=q.device)
         delta = torch.empty_like(lse)
         grads = [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v)]
-        p.q, p.k, p.v, p.out = Rows(q), Rows(k), Rows(v), Rows(out)
-        p.grad_q, p.grad_k, p.grad_v = (Rows(g) for g in grads)
+        p.q, p.k, p.v, p.out = (Rows(t, width // heads) for t in (q, k, v, out))
+        p.grad_q, p.grad_k, p.grad_v = (Rows(g, width // heads) for g in grads)
         if grad is not None:
-            p.grad_out = Rows(grad)
+            p.grad_out = Rows(grad, width // heads)
         p.lse, p.delta = lse.data_ptr(), delta.data_ptr()
         p.batches, p.heads, p.kv_heads, p.head_dim = batches, heads, kv_heads, width // heads
         p.sq, p.sk, p.causal, p.scale = sq, k.shape[1], int(causal), (width // heads) ** -0.5
@@ -350,7 +350,7 @@ def decode_call(module, q, k, v, heads, kv_heads):
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     scratch = torch.empty(batch * heads * splits * (d + 2), dtype=wide, device="cuda")
     p = Attention()
-    p.q, p.k, p.v, p.out = Rows(q), Rows(k), Rows(v), Rows(out)
+    p.q, p.k, p.v, p.out = (Rows(t, d) for t in (q, k, v, out))
     p.batches, p.heads, p.kv_heads, p.head_dim, p.sq, p.sk, p.scale = batch, heads, kv_heads, d, 1, sk, d ** -0.5
 
     def call():

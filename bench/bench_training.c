@@ -7,6 +7,7 @@
     take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+        wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
 */
@@ -129,7 +130,7 @@ static ignis_tensor inner(ignis_tensor tensor)
 /*  An operation on some tensors, forward or forward and backward. */
 typedef struct operation {
     ignis_tensor (*run)(const struct operation *op, const ignis_tensor *in);
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int count;
     ignis_array gradient; /* of the result; no handle: 1 */
     ignis_sdpa_desc attention;
@@ -268,9 +269,26 @@ static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
     return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5);
 }
 static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
+/*  x + y, which the caller of a network would use again, and its norm. */
+static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor sum, h = ignis_add_layer_norm(in[0], in[3], in[1], in[2], 1e-5, &sum);
+    ignis_tensor_release(sum);
+    return (void)op, h;
+}
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
 static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
+static ignis_tensor run_head(const operation *op, const ignis_tensor *in)
+{
+    ignis_tensor logits = ignis_matmul_t(in[0], in[1]), loss = ignis_cross_entropy(logits, op->in[2], NULL);
+    ignis_tensor_release(logits);
+    return loss;
+}
+static ignis_tensor run_chunked_head(const operation *op, const ignis_tensor *in)
+{
+    return ignis_linear_cross_entropy(in[0], in[1], op->in[2], NULL);
+}
 
 typedef struct copy_work {
     ignis_array to, from;
@@ -305,8 +323,12 @@ static void bench_rows(int64_t count, int64_t n)
     static const struct {
         const char *name;
         ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
-        int inputs;
-    } table[] = {{"layer_norm", run_layer_norm, 3}, {"rms_norm", run_rms_norm, 2}, {"softmax", run_softmax, 1}, {"gelu", run_gelu, 1}};
+        int inputs, passes; /* of the forward; the backward has 3 */
+    } table[] = {{"layer_norm", run_layer_norm, 3, 2},
+                 {"rms_norm", run_rms_norm, 2, 2},
+                 {"add_layer_norm", run_add_layer_norm, 4, 4},
+                 {"softmax", run_softmax, 1, 2},
+                 {"gelu", run_gelu, 1, 2}};
     int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
     double copy, forward, both;
     ignis_tensor gradient;
@@ -327,11 +349,12 @@ static void bench_rows(int64_t count, int64_t n)
         op.in[0] = parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false);
         op.in[1] = op.count > 1 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, ONES, false) : op.in[1];
         op.in[2] = op.count > 2 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, 0, false) : op.in[2];
+        op.in[3] = op.count > 3 ? parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false) : op.in[3];
         copy = copy_rate(bytes);
         forward = seconds(step_forward, &op, true);
         both = seconds(step_both, &op, true);
         snprintf(name, sizeof name, "%s %lldx%lld forward", table[i].name, (long long)count, (long long)n);
-        row(name, 2 * (double)bytes / forward / 1e12, "TB/s", 2 * (double)bytes / forward / copy);
+        row(name, table[i].passes * (double)bytes / forward / 1e12, "TB/s", table[i].passes * (double)bytes / forward / copy);
         snprintf(name, sizeof name, "%s %lldx%lld backward", table[i].name, (long long)count, (long long)n);
         row(name, 3 * (double)bytes / (both - forward) / 1e12, "TB/s", 3 * (double)bytes / (both - forward) / copy);
         release(&op);
@@ -365,6 +388,28 @@ static void bench_cross_entropy(int64_t rows_named, int64_t n_named)
     REQUIRE(ignis_tensor_release(op.in[1]));
 }
 
+/*  The head of a language model and its loss, forward and backward: with all logits at a time, and in chunks. */
+static void bench_head(int64_t rows_named, int64_t width, int64_t n_named)
+{
+    const int64_t count = simulated ? 8 : rows_named, n = simulated ? 96 : n_named;
+    char name[64];
+    operation op;
+    int i;
+    memset(&op, 0, sizeof op);
+    op.count = 2;
+    op.in[0] = parameter(IGNIS_SHAPE(count, width), IGNIS_BF16, 1, false);
+    op.in[1] = parameter(IGNIS_SHAPE(n, width), IGNIS_BF16, 0.02, false);
+    op.in[2] = random_ids(IGNIS_SHAPE(count), n);
+    for (i = 0; i < 2; i++) {
+        op.run = i ? run_chunked_head : run_head;
+        snprintf(name, sizeof name, "head %lldx%lldx%lld%s", (long long)rows_named, (long long)width, (long long)n_named,
+                 i ? ", in chunks" : "");
+        row(name, seconds(step_both, &op, true) * 1e3, "ms", 0);
+    }
+    for (i = 0; i < 3; i++)
+        REQUIRE(ignis_tensor_release(op.in[i]));
+}
+
 static void step_optimizer(void *work) { ignis_optimizer_step(*(ignis_optimizer *)work); }
 
 static void bench_adamw(ignis_dtype dtype, const char *name)
@@ -391,9 +436,13 @@ static void bench_memory(void)
 {
     bench_rows(65536, 768);
     bench_rows(16384, 4096);
+    bench_rows(8192, 12288);
+    bench_rows(100000, 257); /* rows that begin anywhere, and rows that are long */
+    bench_rows(4096, 50257);
     bench_cross_entropy(65536, 768);
     bench_cross_entropy(16384, 4096);
     bench_cross_entropy(16384, 50304);
+    bench_head(32768, 768, 50304);
     bench_adamw(IGNIS_F32, "AdamW 100M f32");
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }
@@ -401,41 +450,90 @@ static void bench_memory(void)
 /* --- attention --------------------------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
+static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in) { return ignis_sdpa_packed(in[0], &op->attention, NULL); }
+
+/*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
+typedef struct attention_shape {
+    const char *name;
+    int d, heads, kv_heads;
+    int64_t batch, sq, sk;
+    ignis_mask mask;
+    ignis_dtype dtype;
+    bool packed; /* q, k and v in one tensor */
+} attention_shape;
+
+static void bench_attention_shape(const attention_shape *shape)
+{
+    int64_t batch = simulated ? 1 : shape->batch, sq = simulated ? 64 : shape->sq, sk = simulated ? 64 : shape->sk;
+    int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads, i;
+    double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) * (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1), forward,
+           both;
+    ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
+    operation op;
+    char name[64];
+    memset(&op, 0, sizeof op);
+    op.run = shape->packed ? run_sdpa_packed : run_sdpa;
+    op.count = shape->packed ? 1 : 3;
+    op.gradient = ignis_tensor_data(gradient);
+    op.attention.num_heads = heads;
+    op.attention.num_kv_heads = kv_heads;
+    op.attention.mask = shape->mask;
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d), shape->dtype, 1, false);
+    for (i = 1; i < op.count; i++)
+        op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
+    forward = seconds(step_forward, &op, true);
+    both = seconds(step_both, &op, true);
+    snprintf(name, sizeof name, "sdpa %s forward", shape->name);
+    row(name, flops / forward / 1e12, "TFLOP/s", 0);
+    snprintf(name, sizeof name, "sdpa %s backward", shape->name);
+    row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
+    release(&op);
+    REQUIRE(ignis_tensor_release(gradient));
+}
 
 static void bench_attention(void)
 {
-    static const int64_t lengths[] = {1024, 4096, 16384};
-    int64_t d;
-    int causal, s, i;
-    for (d = 64; d <= 128; d += 64) {
-        for (causal = 1; causal >= 0; causal--) {
+    static const attention_shape others[] = {
+        {"D72 causal S4096", 72, 28, 28, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D80 causal S4096", 80, 25, 25, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D96 causal S4096", 96, 21, 21, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D192 causal S4096", 192, 10, 10, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 causal S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D256 full S4096", 256, 8, 8, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4000", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S4000", 64, 32, 32, 4, 4000, 4000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_F16, false},
+        {"D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false},
+        {"D64 causal S128", 64, 32, 32, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
+        {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
+        {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
+    };
+    static const int lengths[] = {1024, 4096, 16384};
+    int d, causal, s;
+    for (d = 64; d <= 128; d += 64)
+        for (causal = 1; causal >= 0; causal--)
             for (s = 0; s < COUNT_OF(lengths); s++) {
-                int64_t length = simulated ? 16 : lengths[s], sequences = simulated ? 1 : 16384 / length, heads = simulated ? 1 : 2048 / d;
-                double flops = 4.0 * (double)length * (double)length * (double)d * (double)(heads * sequences) * (causal ? 0.5 : 1),
-                       forward, both;
-                ignis_tensor gradient = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
-                operation op;
+                attention_shape shape;
                 char name[64];
-                memset(&op, 0, sizeof op);
-                op.run = run_sdpa;
-                op.count = 3;
-                op.gradient = ignis_tensor_data(gradient);
-                op.attention.num_heads = (int)heads;
-                op.attention.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
-                for (i = 0; i < 3; i++)
-                    op.in[i] = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
-                forward = seconds(step_forward, &op, true);
-                both = seconds(step_both, &op, true);
-                snprintf(name, sizeof name, "sdpa D%lld %s S%lld forward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
-                row(name, flops / forward / 1e12, "TFLOP/s", 0);
-                snprintf(name, sizeof name, "sdpa D%lld %s S%lld backward", (long long)d, causal ? "causal" : "full",
-                         (long long)lengths[s]);
-                row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
-                release(&op);
-                REQUIRE(ignis_tensor_release(gradient));
+                snprintf(name, sizeof name, "D%d %s S%d", d, causal ? "causal" : "full", lengths[s]);
+                shape.name = name;
+                shape.d = d;
+                shape.heads = shape.kv_heads = 2048 / d;
+                shape.batch = 16384 / lengths[s];
+                shape.sq = shape.sk = lengths[s];
+                shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
+                shape.dtype = IGNIS_BF16;
+                shape.packed = false;
+                bench_attention_shape(&shape);
             }
-        }
-    }
+    for (s = 0; s < COUNT_OF(others); s++)
+        bench_attention_shape(&others[s]);
 }
 
 /* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
@@ -472,13 +570,20 @@ int main(int argc, char **argv)
         void (*run)(void);
     } sections[] = {{"host", bench_host}, {"mlp", bench_mlp}, {"memory", bench_memory}, {"attention", bench_attention}, {"gpt", bench_gpt}};
     ignis_device_info device;
-    int i, k;
-    REQUIRE(ignis_setup(NULL));
+    ignis_desc desc;
+    int i, k, words = 1; /* that are no section */
+    memset(&desc, 0, sizeof desc);
+    for (k = 1; k < argc; k++)
+        if (strcmp(argv[k], "wgmma") == 0) {
+            desc.attention = IGNIS_ATTENTION_WGMMA;
+            words++;
+        }
+    REQUIRE(ignis_setup(&desc));
     REQUIRE(ignis_device_query(0, &device));
     simulated = strstr(device.name, "Simulator") != NULL;
     sink_leaf = parameter(IGNIS_SHAPE(1), IGNIS_BF16, ONES, true);
     for (i = 0; i < COUNT_OF(sections); i++) {
-        bool chosen = argc < 2;
+        bool chosen = argc == words;
         for (k = 1; k < argc; k++)
             chosen = chosen || strcmp(argv[k], sections[i].name) == 0;
         if (chosen) {

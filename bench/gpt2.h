@@ -158,27 +158,28 @@ static void gpt_step(const gpt *g)
     ignis_scope scope = ignis_scope_begin(), inside;
     ignis_cross_entropy_desc entropy;
     ignis_sdpa_desc attention;
-    ignis_tensor x, h, qkv[3];
+    ignis_tensor x, h;
     int64_t i;
     memset(&entropy, 0, sizeof entropy);
     memset(&attention, 0, sizeof attention);
     entropy.classes = g->classes;
     attention.num_heads = (int)g->heads;
     x = ignis_add(ignis_embedding(g->table, g->tokens), g->positions);
+    h = ignis_layer_norm(x, g->layer[0].norm1_weight, g->layer[0].norm1_bias, 1e-5);
     for (i = 0; i < g->layers; i++) {
+        bool is_last = i == g->layers - 1;
         inside = ignis_scope_begin();
-        h = ignis_layer_norm(x, g->layer[i].norm1_weight, g->layer[i].norm1_bias, 1e-5);
-        h = ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias);
-        ignis_split(h, -1, 3, NULL, qkv);
-        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
-        x = ignis_add(x, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
-        h = ignis_layer_norm(x, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5);
+        h = ignis_sdpa_packed(ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias), &attention, NULL);
+        h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
+        h = ignis_add_layer_norm(x, h, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5, &x);
+        inside = ignis_scope_begin();
         h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
-        x = ignis_scope_return(inside, ignis_add(x, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias)));
+        h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias));
+        h = ignis_add_layer_norm(x, h, is_last ? g->norm_weight : g->layer[i + 1].norm1_weight,
+                                 is_last ? g->norm_bias : g->layer[i + 1].norm1_bias, 1e-5, &x);
     }
     inside = ignis_scope_begin();
-    x = ignis_layer_norm(x, g->norm_weight, g->norm_bias, 1e-5);
-    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(x, g->table), g->targets, &entropy));
+    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(h, g->table), g->targets, &entropy));
     ignis_backward(x, IGNIS_NO_ARRAY);
     ignis_optimizer_step(g->optimizer);
     ignis_scope_end(scope);

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Everything that only a GPU can show, in one run: tests, memory checker, examples, benchmarks with their peers; the results last.
 #
-#   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers collective parallel
+#   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers collective parallel attention
 #
-# The last two are for several GPUs; without them they have nothing to do.
+# collective and parallel are for several GPUs; without them they have nothing to do. attention is only done when it is named: the kernels
+# for compute capability 9.0, their tests, the same under the checkers of memory and of races, then their speed beside cuDNN.
 cd "$(dirname "$0")/.." || exit 1
 logs=${1:-build/gpu}
 [ $# -gt 0 ] && shift
@@ -42,7 +43,7 @@ stage() {
             nvcc -I. "$source" -o "$program" && "$program" || exit 1
         done ;;
     bench) make bench ;;
-    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py; do python3 "$peer" || exit 1; done ;;
+    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py bench/peer_matmul.py; do python3 "$peer" || exit 1; done ;;
     collective)
         make build/default/bench_collective || exit 1
         for n in 2 4 8; do
@@ -51,6 +52,14 @@ stage() {
                 dtypes=bf16,f32 >"$logs/ignis-$n.txt" && python3 bench/peer_collective.py "$n" >"$logs/nccl-$n.txt" || exit 1
             echo "$n GPUs" && beside "$logs/ignis-$n.txt" "$logs/nccl-$n.txt"
         done ;;
+    attention)
+        make build/default/test_ops_attention build/default/bench_training && build/default/test_ops_attention wgmma || exit 1
+        for tool in memcheck racecheck; do
+            echo "$tool"
+            WRAPPER=compute-sanitizer compute-sanitizer --tool $tool --report-api-errors no --target-processes application-only \
+                --error-exitcode 1 build/default/test_ops_attention wgmma || exit 1
+        done
+        build/default/bench_training attention wgmma >"$logs/wgmma.txt" && python3 bench/peer_training.py "$logs/wgmma.txt" attention ;;
     parallel)
         make check-gpus build/default/bench_parallel || exit 1
         for n in 1 2 4 8; do
@@ -68,7 +77,7 @@ for name in $stages; do
 done
 for name in $stages; do
     case $name in
-    bench | peers | collective | parallel) cat "$logs/$name.log" ;;
+    bench | peers | collective | parallel | attention) cat "$logs/$name.log" ;;
     *) grep -aE '^[0-9]+ passed|^FAIL|^skip|ERROR SUMMARY: [1-9]|LEAK SUMMARY: [1-9]' "$logs/$name.log" | tail -n 12 ;;
     esac
 done

@@ -107,7 +107,8 @@ def bench_mlp():
 def forward_and_backward(fn, inputs, gradient):
     """Seconds of the forward, and of the backward: both together less the forward."""
     forward = seconds(lambda: fn(*inputs))
-    both = seconds(lambda: torch.autograd.grad(fn(*inputs), inputs, gradient))
+    first = lambda result: result[0] if isinstance(result, tuple) else result
+    both = seconds(lambda: torch.autograd.grad(first(fn(*inputs)), inputs, gradient))
     return forward, both - forward
 
 
@@ -119,8 +120,15 @@ def bench_rows(count, n):
     gradient = torch.randn_like(x)
     x.requires_grad_()
     w, b = (t.to(DEVICE, torch.bfloat16).requires_grad_() for t in (torch.ones(n), torch.zeros(n)))
+    other = torch.randn_like(x).requires_grad_()
+
+    def add_layer_norm(x, other, w, b):
+        total = x + other
+        return F.layer_norm(total, (n,), w, b, 1e-5), total
+
     table = {
         "layer_norm": (lambda x, w, b: F.layer_norm(x, (n,), w, b, 1e-5), [x, w, b]),
+        "add_layer_norm": (add_layer_norm, [x, other, w, b]),
         "rms_norm": (lambda x, w: F.rms_norm(x, (n,), w, 1e-5), [x, w]),
         "softmax": (lambda x: torch.softmax(x, -1), [x]),
         "gelu": (lambda x: F.gelu(x, approximate="tanh"), [x]),
@@ -129,7 +137,7 @@ def bench_rows(count, n):
         eager = forward_and_backward(fn, inputs, gradient)
         torch._dynamo.reset()
         compiled = tried(name, lambda: forward_and_backward(torch.compile(fn), inputs, gradient))
-        for which, passes in enumerate((2, 3)):
+        for which, passes in enumerate((4 if name == "add_layer_norm" else 2, 3)):
             row(f"{name} {size} {'backward' if which else 'forward'}", "TB/s", passes * bytes_ / eager[which] / 1e12,
                 passes * bytes_ / compiled[which] / 1e12 if compiled else None, "torch.compile")
 
@@ -157,6 +165,24 @@ def bench_cross_entropy(count, n):
     compare("both, rate", "TB/s", lambda forward, both: 2 * bytes_ / both / 1e12)
 
 
+def bench_head(count, width, n):
+    """The head of a language model and its loss, forward and backward."""
+    x = torch.randn(count, width, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
+    w = (0.02 * torch.randn(n, width, device=DEVICE)).to(torch.bfloat16).requires_grad_()
+    targets = torch.randint(0, n, (count,), device=DEVICE)
+
+    def loss(x, w):
+        return F.cross_entropy(x @ w.t(), targets)
+
+    def time(fn):
+        return seconds(lambda: torch.autograd.grad(fn(x, w), (x, w)))
+
+    eager = time(loss)
+    torch._dynamo.reset()
+    compiled = tried("head", lambda: time(torch.compile(loss)))
+    row(f"head {count}x{width}x{n}", "ms", eager * 1e3, compiled and compiled * 1e3, "torch.compile")
+
+
 def bench_adamw():
     parameters = [nn.Parameter(torch.randn(1000000, device=DEVICE)) for _ in range(100)]
     for p in parameters:
@@ -169,9 +195,13 @@ def bench_adamw():
 def bench_memory():
     bench_rows(65536, 768)
     bench_rows(16384, 4096)
+    bench_rows(8192, 12288)
+    bench_rows(100000, 257)
+    bench_rows(4096, 50257)
     bench_cross_entropy(65536, 768)
     bench_cross_entropy(16384, 4096)
     bench_cross_entropy(16384, 50304)
+    bench_head(32768, 768, 50304)
     bench_adamw()
 
 
@@ -179,26 +209,64 @@ def bench_memory():
 
 
 def bench_attention():
+    """The shapes of bench_training.c."""
+    bf16 = torch.bfloat16
+    shapes = [(f"D{d} {'causal' if causal else 'full'} S{length}", d, 2048 // d, 2048 // d, 16384 // length, length, length, causal, bf16)
+              for d in (64, 128) for causal in (True, False) for length in (1024, 4096, 16384)]
+    shapes += [
+        ("D72 causal S4096", 72, 28, 28, 4, 4096, 4096, True, bf16),
+        ("D80 causal S4096", 80, 25, 25, 4, 4096, 4096, True, bf16),
+        ("D96 causal S4096", 96, 21, 21, 4, 4096, 4096, True, bf16),
+        ("D192 causal S4096", 192, 10, 10, 4, 4096, 4096, True, bf16),
+        ("D256 causal S4096", 256, 8, 8, 4, 4096, 4096, True, bf16),
+        ("D256 full S4096", 256, 8, 8, 4, 4096, 4096, False, bf16),
+        ("D128 causal S4096 heads 32/8", 128, 32, 8, 4, 4096, 4096, True, bf16),
+        ("D128 causal S4000", 128, 16, 16, 4, 4000, 4000, True, bf16),
+        ("D64 causal S4000", 64, 32, 32, 4, 4000, 4000, True, bf16),
+        ("D128 causal S4096 f16", 128, 16, 16, 4, 4096, 4096, True, torch.float16),
+        ("D128 causal S4096 of 8 heads", 128, 8, 8, 1, 4096, 4096, True, bf16),
+        ("D128 causal S1024 of 8 heads", 128, 8, 8, 1, 1024, 1024, True, bf16),
+        ("D64 causal S1024 of 12 heads", 64, 12, 12, 1, 1024, 1024, True, bf16),
+        ("D64 full S77 on 4096", 64, 32, 32, 4, 77, 4096, False, bf16),
+        ("D128 full S77 on 4096", 128, 16, 16, 4, 77, 4096, False, bf16),
+        ("D64 causal S128", 64, 32, 32, 128, 128, 128, True, bf16),
+        ("D128 causal S128", 128, 16, 16, 128, 128, 128, True, bf16),
+        ("D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, True, bf16, True),
+        ("D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, True, bf16, True),
+    ]
+    for shape in shapes:
+        bench_attention_shape(*shape)
+
+
+def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype, packed=False):
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    for d in (64, 128):
-        for causal in (True, False):
-            for length in (1024, 4096, 16384):
-                batch, heads = 16384 // length, 2048 // d
-                # as a network has it: [batch, length, heads, d] in memory
-                q, k, v = (torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
-                gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
-                flops = 4 * length * length * d * heads * batch * (0.5 if causal else 1)
+    def tensor(length, heads):  # as a network has it: [batch, length, heads, d] in memory
+        return torch.randn(batch, length, heads, d, device=DEVICE, dtype=dtype).transpose(1, 2)
 
-                def times(backend):
-                    with sdpa_kernel(backend):
-                        return forward_and_backward(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), [q, k, v], gradient)
+    def parts(qkv):  # of what one projection gives
+        return (y.view(batch, sq, -1, d).transpose(1, 2) for y in qkv.split([heads * d, kv_heads * d, kv_heads * d], 2))
 
-                flash = times(SDPBackend.FLASH_ATTENTION)
-                cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
-                for which, factor in enumerate((1, 2.5)):
-                    row(f"sdpa D{d} {'causal' if causal else 'full'} S{length} {'backward' if which else 'forward'}", "TFLOP/s",
-                        factor * flops / flash[which] / 1e12, factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
+    def attention(*inputs):
+        q, k, v = parts(inputs[0]) if packed else inputs
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv_heads)
+
+    if packed:
+        inputs = [torch.randn(batch, sq, (heads + 2 * kv_heads) * d, device=DEVICE, dtype=dtype).requires_grad_()]
+    else:
+        inputs = [tensor(sq, heads).requires_grad_()] + [tensor(sk, kv_heads).requires_grad_() for _ in range(2)]
+    gradient = tensor(sq, heads)
+    flops = 4 * sq * sk * d * heads * batch * (0.5 if causal else 1)
+
+    def times(backend):
+        with sdpa_kernel(backend):
+            return forward_and_backward(attention, inputs, gradient)
+
+    flash = times(SDPBackend.FLASH_ATTENTION)
+    cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
+    for which, factor in enumerate((1, 2.5)):
+        row(f"sdpa {name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / flash[which] / 1e12,
+            factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
 
 
 # --- GPT-2 ------------------------------------------------------------------------------------------------------------------

@@ -311,32 +311,38 @@ static model *model_make(const settings *s)
     return m;
 }
 
-/*  x [batch, context, width] -> the same shape. Attention and MLP each add to x what they find. The scope lets go of everything in between,
-    apart from what the tape keeps for backward. */
-static ignis_tensor block_apply(const model *m, const block *b, ignis_tensor x)
+/*  What attention and MLP find in h [batch, context, width], to be added to x; h is x, normalized. The scope lets go of everything in
+    between, apart from what the tape keeps for backward. */
+static ignis_tensor block_attend(const model *m, const block *b, ignis_tensor h)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_sdpa_desc attention = {.num_heads = (int)m->heads};
-    ignis_tensor qkv[3], h;
-    h = ignis_layer_norm(x, b->norm1_weight, b->norm1_bias, 1e-5);
-    h = ignis_linear(h, b->qkv_weight, b->qkv_bias);
-    ignis_split(h, 2, 3, NULL, qkv);
-    h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
-    x = ignis_add(x, ignis_linear(h, b->out_weight, b->out_bias));
-    h = ignis_layer_norm(x, b->norm2_weight, b->norm2_bias, 1e-5);
-    h = ignis_gelu(ignis_linear(h, b->up_weight, b->up_bias));
-    x = ignis_add(x, ignis_linear(h, b->down_weight, b->down_bias));
-    return ignis_scope_return(scope, x);
+    h = ignis_sdpa_packed(ignis_linear(h, b->qkv_weight, b->qkv_bias), &attention, NULL);
+    return ignis_scope_return(scope, ignis_linear(h, b->out_weight, b->out_bias));
 }
 
-/*  tokens [batch, context] -> scores of the byte after each [batch, context, 256] */
+static ignis_tensor block_think(const block *b, ignis_tensor h)
+{
+    ignis_scope scope = ignis_scope_begin();
+    h = ignis_gelu(ignis_linear(h, b->up_weight, b->up_bias));
+    return ignis_scope_return(scope, ignis_linear(h, b->down_weight, b->down_bias));
+}
+
+/*  tokens [batch, context] -> scores of the byte after each [batch, context, 256]. Adding to x and normalizing it for what comes next is one
+    call, as both go through the same memory. */
 static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
 {
     ignis_tensor x = ignis_add(ignis_embedding(m->bytes, tokens), m->positions);
+    ignis_tensor h = ignis_layer_norm(x, m->blocks[0].norm1_weight, m->blocks[0].norm1_bias, 1e-5);
     int i;
-    for (i = 0; i < m->layers; i++)
-        x = block_apply(m, &m->blocks[i], x);
-    return ignis_matmul_t(ignis_layer_norm(x, m->norm_weight, m->norm_bias, 1e-5), m->bytes);
+    for (i = 0; i < m->layers; i++) {
+        const block *b = &m->blocks[i];
+        bool is_last = i == m->layers - 1;
+        h = ignis_add_layer_norm(x, block_attend(m, b, h), b->norm2_weight, b->norm2_bias, 1e-5, &x);
+        h = ignis_add_layer_norm(x, block_think(b, h), is_last ? m->norm_weight : b[1].norm1_weight,
+                                 is_last ? m->norm_bias : b[1].norm1_bias, 1e-5, &x);
+    }
+    return ignis_matmul_t(h, m->bytes);
 }
 
 /* --- a run ------------------------------------------------------------------------------------------------------- */

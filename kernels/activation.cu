@@ -5,15 +5,12 @@
     Gradients: dx = g * f'(x), with g the gradient of the output. The destination may be a source.
 */
 #include "ignis.cuh"
+#include "activation.cuh"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
-
-/*  1 / (1 + exp(-x)). Exact to 2 or 3 units in the last place; large and small x come out as 1 and 0. */
-__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
-__device__ inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 /*  NaN passes through, as in relu_backward, where x may be the input or the output. */
 KERNEL ignis_relu(T *dst, const T *src, long long n)
@@ -26,30 +23,14 @@ KERNEL ignis_relu_backward(T *dx, const T *g, const T *x, long long n)
     ignis_map(n, [](T g, T x) { return Wide(x) <= 0 ? T(0) : g; }, dx, g, x);
 }
 
-/*  The tanh form (Hendrycks and Gimpel 2016): x/2 (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3); and as
-    (1 + tanh(u)) / 2 = sigmoid(2u), no tanh is needed. */
-static constexpr double gelu_slope = 1.5957691216057307118; /* 2 sqrt(2/pi) */
-static constexpr double gelu_cubic = 0.044715 * gelu_slope;
-
-__device__ inline Wide gelu_2u(Wide x) { return x * (Wide(gelu_slope) + Wide(gelu_cubic) * (x * x)); }
-
 KERNEL ignis_gelu(T *dst, const T *src, long long n)
 {
-    ignis_map(n, [](T x) { return T(Wide(x) * sigmoid(gelu_2u(x))); }, dst, src);
+    ignis_map(n, [](T x) { return T(gelu(Wide(x))); }, dst, src);
 }
 
 KERNEL ignis_gelu_backward(T *dx, const T *g, const T *x, long long n)
 {
-    ignis_map(
-        n,
-        [](T g, T element) {
-            const Wide far = 30; /* farther out s is 0 or 1, but the slope might overflow */
-            const Wide x = Wide(element) > far ? far : Wide(element) < -far ? -far : Wide(element);
-            const Wide s = sigmoid(gelu_2u(x));
-            const Wide slope = Wide(gelu_slope) + Wide(3 * gelu_cubic) * (x * x); /* of 2u */
-            return T(Wide(g) * (s + x * slope * (s * (1 - s))));
-        },
-        dx, g, x);
+    ignis_map(n, [](T g, T x) { return T(gelu_gradient(Wide(g), Wide(x))); }, dx, g, x);
 }
 
 /*  The exact form: x P(X <= x) for a standard normal X. */

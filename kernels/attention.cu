@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * rows; /* the longest way first */
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
-    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const W scale = W(p.scale * LOG2_E);
     const int visible = p.visible(min(first + rows, p.sq) - 1);
 
@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         top[r] = -ignis_infinity<W>();
         sum[r] = 0;
     }
-    load_tile<rows>(q, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
 
     for (int key = 0; key < visible; key += WALK) {
         load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
@@ -228,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         __syncthreads();
     }
 
-    T *to = p.out.head(b, h, p.head_dim);
+    T *to = p.out.at(b, h);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const W total = reduce_8_lanes<ignis_sum>(sum[r]);
@@ -264,11 +264,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
     clear(grad_v);
-    load_tile<rows>(k, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim);
-    load_tile<rows>(v, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim);
+    load_tile<rows>(k, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim);
+    load_tile<rows>(v, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim);
 
     for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
-        const T *q = p.q.head(b, h, p.head_dim), *grad = p.grad_out.head(b, h, p.head_dim);
+        const T *q = p.q.at(b, h), *grad = p.grad_out.at(b, h);
         for (int query = p.first_query(first) / WALK * WALK; query < p.sq; query += WALK) {
             W s[R][COLUMNS], ds[R][COLUMNS];
             load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
@@ -304,8 +304,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
         const long long row = first + own + r;
         if (row >= p.sk)
             continue;
-        store_row(p.grad_k.head(b, kv_h, p.head_dim) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);
-        store_row(p.grad_v.head(b, kv_h, p.head_dim) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);
+        store_row(p.grad_k.at(b, kv_h) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);
+        store_row(p.grad_v.at(b, kv_h) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);
     }
 }
 
@@ -319,7 +319,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;
     W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
-    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const W scale = W(p.scale * LOG2_E);
     const int visible = p.visible(min(first + rows, p.sq) - 1);
 
@@ -331,8 +331,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
         lse[r] = row < p.sq ? p.lse[p.stat(b, h) + row] : 0;
         delta[r] = row < p.sq ? p.delta[p.stat(b, h) + row] : 0;
     }
-    load_tile<rows>(q, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
-    load_tile<rows>(grad, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim);
+    load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
+    load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
 
     for (int key = 0; key < visible; key += WALK) {
         W s[R][COLUMNS], ds[R][COLUMNS];
@@ -354,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
         add_weighted(grad_q, score_gradients, walked);
         __syncthreads();
     }
-    T *to = p.grad_q.head(b, h, p.head_dim);
+    T *to = p.grad_q.at(b, h);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const long long row = first + own + r;

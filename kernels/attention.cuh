@@ -2,13 +2,13 @@
 #ifndef IGNIS_ATTENTION_CUH
 #define IGNIS_ATTENTION_CUH
 
-/*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head_dim. So a tensor may be a
+/*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a tensor may be a
     block of columns of a wider one, such as the q of a fused qkv. */
 template <typename E> struct attention_rows {
     E *data;
-    long long row, batch;
+    long long row, head, batch;
 
-    __device__ E *head(long long b, long long h, int head_dim) const { return data + b * batch + h * head_dim; }
+    __device__ E *at(long long b, long long h) const { return data + b * batch + h * head; }
 };
 
 /*  The parameters of every kernel; ignis.h has the same struct as ignis__attention. Forward reads q, k, v and writes out and
@@ -54,8 +54,8 @@ template <int N, typename T> __device__ inline void attention_delta_packs(const 
         const long long row = item / p.heads % p.sq, b = item / p.heads / p.sq;
         Wide sum = 0;
         if (item < items) {
-            const T *out = p.out.head(b, h, p.head_dim) + row * p.out.row;
-            const T *grad = p.grad_out.head(b, h, p.head_dim) + row * p.grad_out.row;
+            const T *out = p.out.at(b, h) + row * p.out.row;
+            const T *grad = p.grad_out.at(b, h) + row * p.grad_out.row;
             for (int d = lane * N; d < p.head_dim; d += lanes * N) {
                 const auto x = ignis_load<N>(out + d), y = ignis_load<N>(grad + d);
 #pragma unroll
@@ -72,7 +72,7 @@ template <int N, typename T> __device__ inline void attention_delta_packs(const 
 
 template <typename E> __device__ inline bool attention_aligned(const attention_rows<E> &rows)
 {
-    return ignis_is_aligned(rows.data, 16) && (rows.row | rows.batch) % (16 / (int)sizeof(E)) == 0;
+    return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(E)) == 0;
 }
 
 template <typename T> __device__ inline void attention_delta(const attention<T> &p)
@@ -111,7 +111,7 @@ template <typename T> __device__ inline void attention_combine(const attention<T
 #pragma unroll 8
         for (int i = 0; i < splits; i++)
             x += weights[i] * parts[i * size + 2 + d];
-        p.out.head(b, h, p.head_dim)[d] = T(x / sum);
+        p.out.at(b, h)[d] = T(x / sum);
     }
 }
 

@@ -75,14 +75,14 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
     const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int from = blockIdx.x * per_split, to = min(p.sk, from + per_split);
-    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const W scale = W(p.scale * LOG2_E);
 
     W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
 #pragma unroll
     for (int g = 0; g < G; g++) {
         ignis_pack<T> part[CHUNKS];
-        load_row<packed>(part, p.q.head(b, first_h + (g < heads ? g : 0), p.head_dim), p.head_dim);
+        load_row<packed>(part, p.q.at(b, first_h + (g < heads ? g : 0)), p.head_dim);
         top[g] = -ignis_infinity<W>();
         sum[g] = 0;
 #pragma unroll

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
     const int from = blockIdx.x * per_split + warp * KEYS, to = min(p.sk, (int)(blockIdx.x + 1) * per_split);
     const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));
     const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;
-    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const float scale = (float)p.scale * LOG2_E;
 
     const auto copy_keys = [&](int n) {
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         copy_keys(n);
 
     uint32_t q[D / 16][1][4];
-    load_heads(q, p.q.head(b, first_h, p.head_dim), heads, p.head_dim);
+    load_heads(q, p.q.at(b, first_h), heads, p.head_dim);
     softmax<1> state;
 #pragma unroll 1
     for (int n = 0; n < count; n++) {

@@ -128,12 +128,12 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const int whole = p.visible(first) / F_KEYS; /* tiles that all rows see completely */
     const int count = (p.visible(min(first + F_QUERIES, p.sq) - 1) + F_KEYS - 1) / F_KEYS;
 
-    copy_tile<F_QUERIES, threads>(shared_address(), p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     ignis_ptx_cp_async_commit();
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<F_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<F_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
             if (p.lse && lane % 4 == 0 && row < p.sq)
                 p.lse[p.stat(b, h) + row] = sum == 0 ? ignis_infinity<float>() : (state.top[m][half] + log2f(sum)) * LN_2;
         }
-    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.head(b, h, p.head_dim), p.out.row,
+    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h), p.out.row,
                               first + warp * 16 * F_TILES, p.sq, p.head_dim);
 }
 
@@ -259,16 +259,16 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     clear(grad_k);
     clear(grad_v);
 
-    copy_tile<K_KEYS, threads>(k_tile, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
-    copy_tile<K_KEYS, threads>(v_tile, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
+    copy_tile<K_KEYS, threads>(k_tile, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
+    copy_tile<K_KEYS, threads>(v_tile, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
 
     /* The way leads over the tiles of the first query head, then over those of the next. */
     const auto copy_queries = [&](int n) {
         const int h = kv_h * group + n / tiles, from = (first_tile + n % tiles) * K_QUERIES;
         const long long stat = p.stat(b, h);
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<K_QUERIES, threads>(to, p.q.head(b, h, p.head_dim), p.q.row, from, p.sq, p.head_dim, threadIdx.x);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, from, p.sq, p.head_dim, threadIdx.x);
+        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, p.sq, p.head_dim, threadIdx.x);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, p.sq, p.head_dim, threadIdx.x);
         copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p.lse + stat, p.delta + stat, from, p.sq);
     };
     if (count > 0)
@@ -308,10 +308,10 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             scales[m][half] = (float)p.scale;
             ones[m][half] = 1;
         }
-    store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(), p.grad_k.head(b, kv_h, p.head_dim),
+    store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(), p.grad_k.at(b, kv_h),
                                       p.grad_k.row, first + row, p.sk, p.head_dim);
     store_results<K_TILES, K_COLUMNS>(grad_v, ones, (K_KEYS + row) * ROW_BYTES, column, shared_memory(),
-                                      p.grad_v.head(b, kv_h, p.head_dim), p.grad_v.row, first + row, p.sk, p.head_dim);
+                                      p.grad_v.at(b, kv_h), p.grad_v.row, first + row, p.sk, p.head_dim);
 }
 
 constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q_KEYS, Q_STRIP = IGNIS_Q_STRIP;
@@ -365,13 +365,13 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const int whole = p.visible(first) / Q_KEYS;
     const int count = (p.visible(min(first + Q_QUERIES, p.sq) - 1) + Q_KEYS - 1) / Q_KEYS;
 
-    copy_tile<Q_QUERIES, threads>(q_tile, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
-    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<Q_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
-        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);
@@ -409,6 +409,6 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll
         for (int half = 0; half < 2; half++)
             scales[m][half] = (float)p.scale;
-    store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.head(b, h, p.head_dim), p.grad_q.row,
+    store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.at(b, h), p.grad_q.row,
                               first + warp * 16 * Q_TILES, p.sq, p.head_dim);
 }

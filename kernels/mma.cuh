@@ -25,6 +25,21 @@ __device__ inline void ignis_ptx_mma_bf16(float (&c)[4], const uint32_t (&a)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/*  The same for words of tf32, of which there are half as many in k: mma.m16n8k8, in which A has columns t and t + 4 and B such rows. */
+__device__ inline void ignis_ptx_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline uint32_t ignis_ptx_cvt_rna_tf32_f32(float x)
+{
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
 /*  Four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and gets of each matrix the
     word at row lane / 4, columns 2 (lane % 4) and the next; transposed: the same of the transposed matrix. */
 __device__ inline void ignis_ptx_ldmatrix(uint32_t (&words)[4], uint32_t from)

@@ -1,4 +1,4 @@
-/*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq
+/*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows
 
     The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and
     angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:
@@ -49,7 +49,7 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
 
 /*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */
 template <int N>
-__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
+__device__ void turn(T *y, const T *x, long long y_row, long long x_row, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
 {
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;
@@ -57,14 +57,15 @@ __device__ void turn(T *y, const T *x, const float *own, const frequency_table &
     if (r >= rows)
         return;
     const int rest = (int)(thread - r * per_row), first = rest % packs * N, group = rest / packs;
-    const long long row = r * heads * 2 * half + first;
+    y += r * y_row + first;
+    x += r * x_row + first;
     ignis_pack<T, N> a[HEADS], b[HEADS];
 #pragma unroll
     for (int k = 0; k < HEADS; k++) {
         const long long head = group + (long long)k * groups;
         if (head < heads) {
-            a[k] = ignis_load<N>(x + row + head * 2 * half);
-            b[k] = ignis_load<N>(x + row + head * 2 * half + half);
+            a[k] = ignis_load<N>(x + head * 2 * half);
+            b[k] = ignis_load<N>(x + head * 2 * half + half);
         }
     }
     Wide sine[N], cosine[N];
@@ -84,21 +85,22 @@ __device__ void turn(T *y, const T *x, const float *own, const frequency_table &
                 turned_a[i] = Wide(a[k][i]) * cosine[i] - Wide(b[k][i]) * sine[i];
                 turned_b[i] = Wide(b[k][i]) * cosine[i] + Wide(a[k][i]) * sine[i];
             }
-            ignis_store(y + row + head * 2 * half, ignis_pack_round<T>(turned_a));
-            ignis_store(y + row + head * 2 * half + half, ignis_pack_round<T>(turned_b));
+            ignis_store(y + head * 2 * half, ignis_pack_round<T>(turned_a));
+            ignis_store(y + head * 2 * half + half, ignis_pack_round<T>(turned_b));
         }
     }
 }
 
-/*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.
+/*  The heads are those at the beginning of rows of x_row and y_row elements.
+    packed: half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.
     own: frequencies in memory, half of them, instead of those of the table; null: none.
     Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
+    ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
                const float *own, const __grid_constant__ frequency_table frequencies)
 {
     if (packed)
-        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);
+        turn<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
     else
-        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);
+        turn<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
 }

@@ -9,7 +9,8 @@
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Rows are shorter than 2^30.
     See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, and
-    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory. Any grid will do.
+    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory; _long is for packed rows of
+    several rounds. Any grid will do.
     packed: the rows of all arrays begin at the same addresses modulo 16.
 */
 #include "ignis.cuh"
@@ -176,6 +177,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, c
         forward<ignis_block_team, PACK>(y, x, rows, n, kept);
     else
         forward<ignis_block_team, 1>(y, x, rows, n, 0);
+}
+
+/*  Packed rows of several rounds. With 64 registers a multiprocessor has two such blocks: one reads while the other one writes. */
+extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS) ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)
+{
+    forward<ignis_block_team, PACK>(y, x, rows, n, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
@@ -508,6 +515,19 @@ extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entr
     const Wide factor = grad[0];
     if (factor != 1)
         ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
+}
+
+/*  Adds up what chunks of rows give to the gradient of the logits' weight: sum = part of the first, sum += part, and dst = sum + part of the
+    last, rounded. Launched as ignis_map. */
+extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
+    ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)
+{
+    if (is_first)
+        ignis_map(n, [](T x) { return Wide(x); }, sum, part);
+    else if (is_last)
+        ignis_map(n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);
+    else
+        ignis_map(n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);
 }
 
 /* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */

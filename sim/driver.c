@@ -70,6 +70,10 @@ typedef uint32_t cuuint32_t;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
+typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
+typedef struct CUtensorMap {
+    cuuint64_t opaque[16];
+} CUtensorMap;
 typedef int CUstreamCaptureStatus, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
 typedef void (*CUhostFn)(void *);
 typedef struct CUuuid {
@@ -309,6 +313,7 @@ enum {
     X(cuGraphUpload, graph, NEEDS_HEALTHY) \
     X(cuGraphLaunch, launch, NEEDS_HEALTHY) \
     X(cuGraphExecDestroy, release, NEEDS_INIT) \
+    X(cuTensorMapEncodeTiled, query, NEEDS_NOTHING) \
     X(cuLaunchKernel, launch, NEEDS_HEALTHY) \
     X(cuLaunchCooperativeKernel, launch, NEEDS_HEALTHY)
 
@@ -4191,6 +4196,73 @@ SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *block
     BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);
     return leave(occupancy(blocks, function, block_size, dynamic));
+}
+
+/* >>tensor maps */
+
+/* What is wrong with the arguments of cuTensorMapEncodeTiled; NULL: nothing. */
+static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *to, const cuuint32_t *steps, int interleave, int l2)
+{
+    static const unsigned inner_limit[] = {0xFFFFFFFF, 32, 64, 128};
+    if ((uintptr_t)to % 64)
+        return "the map is not aligned to 64 bytes";
+    if (!m->base || m->base % 16)
+        return "the address is not a multiple of 16";
+    if (interleave)
+        return "the simulator knows no interleaved layout";
+    if (m->swizzle > 3)
+        return "the swizzle is not one of 0 (none) to 3 (128 bytes)";
+    if ((unsigned)l2 > 3)
+        return "the promotion to L2 is not one of 0 to 3";
+    if (m->fill > 1 || (m->fill == 1 && (m->type < 6 || m->type > 12)))
+        return "the fill outside is not 0 (zeros), or for floating types 1 (NaN)";
+    for (int i = 0; i < m->rank; i++) {
+        if (!m->dims[i] || m->dims[i] > (uint64_t)1 << 32)
+            return "a dimension is not 1 to 2^32";
+        if (!m->box[i] || m->box[i] > 256)
+            return "a side of the box is not 1 to 256";
+        if (steps[i] != 1)
+            return "the simulator knows no element strides but 1";
+        if (i && (m->strides[i] % 16 || m->strides[i] >= (uint64_t)1 << 40))
+            return "a stride is not a multiple of 16 below 2^40";
+    }
+    if ((unsigned)m->box[0] * m->element % 16)
+        return "the box's first side is not a multiple of 16 bytes";
+    if ((unsigned)m->box[0] * m->element > inner_limit[m->swizzle])
+        return "the box's first side is longer than the swizzle";
+    return NULL;
+}
+
+SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dims,
+                                        const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps,
+                                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+                                        CUtensorMapFloatOOBfill fill)
+{
+    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    BEGIN(cuTensorMapEncodeTiled);
+    sim_tensor_map m = {.magic = SIM_TENSOR_MAGIC};
+    _Static_assert(sizeof m == sizeof *map, "a tensor map has 128 bytes");
+    REQUIRE(map && dims && box && steps && rank >= 1 && rank <= 5 && (rank == 1 || strides), ERROR_INVALID_VALUE);
+    REQUIRE((unsigned)type < sizeof bytes, ERROR_INVALID_VALUE);
+    m.base = (uint64_t)(uintptr_t)base;
+    m.rank = (uint8_t)rank;
+    m.type = (uint8_t)type;
+    m.element = bytes[type];
+    m.swizzle = (unsigned)swizzle > 3 ? 4 : (uint8_t)swizzle;
+    m.fill = (unsigned)fill > 1 ? 2 : (uint8_t)fill;
+    m.strides[0] = m.element;
+    for (cuuint32_t i = 0; i < rank; i++) {
+        m.dims[i] = dims[i];
+        m.box[i] = box[i] > 256 ? 257 : (uint16_t)box[i];
+        if (i)
+            m.strides[i] = strides[i - 1];
+    }
+    const char *fault = tensor_map_fault(&m, map, steps, (int)interleave, (int)l2);
+    if (fault)
+        say("cuTensorMapEncodeTiled: %s", fault);
+    REQUIRE(!fault, ERROR_INVALID_VALUE);
+    memcpy(map, &m, sizeof m);
+    return leave(SUCCESS);
 }
 
 /* >>launch */

@@ -21,6 +21,8 @@
         IGNIS_SIM_ORDER    forward | reverse | random[:seed]     order of blocks and of the threads in a block
         IGNIS_SIM_THREADS  OS threads to spread blocks over (default: one a core, at most 16)
         IGNIS_SIM_STRICT   1: barriers that exited threads miss, and shuffles from missing lanes, are errors
+        IGNIS_SIM_ASYNC    late | early: when bulk copies and products of warpgroups happen, see hopper.h
+        IGNIS_SIM_PATIENCE seconds (30) that blocks of sm_90a may poll memory in vain while some of their threads wait for others
 */
 #include "sim.h"
 #include "shim_abi.h"
@@ -64,6 +66,8 @@ __attribute__((weak)) void __tsan_destroy_fiber(void *fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void *address);
 __attribute__((weak)) void __tsan_release(void *address);
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line); /* and reads */
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t size);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address, size_t size);
@@ -79,7 +83,8 @@ static struct {
     uint64_t seed;
     int workers;
     int strict;
-    bool sanitized;
+    bool sanitized, async_early;
+    uint64_t patience_ns;
 } settings;
 
 static void read_settings(void)
@@ -102,6 +107,12 @@ static void read_settings(void)
 
     const char *strict = getenv("IGNIS_SIM_STRICT");
     settings.strict = strict && *strict && strcmp(strict, "0") != 0;
+
+    const char *when = getenv("IGNIS_SIM_ASYNC"), *patience = getenv("IGNIS_SIM_PATIENCE");
+    settings.async_early = when && strcmp(when, "early") == 0;
+    if (when && *when && !settings.async_early && strcmp(when, "late") != 0)
+        fprintf(stderr, "ignis sim: IGNIS_SIM_ASYNC is late or early, not \"%s\"\n", when);
+    settings.patience_ns = (patience && *patience ? strtoull(patience, NULL, 10) : 30) * 1000000000u;
 }
 
 /* splitmix64 */
@@ -133,7 +144,7 @@ typedef struct sim_fiber {
     size_t mapping_size;
 } sim_fiber;
 
-enum state { UNSTARTED, RUNNING, READY, AT_BARRIER, AT_WARP, DONE };
+enum state { UNSTARTED, RUNNING, READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_REGISTERS, DONE };
 
 #define REMEMBERED_POLLS 8
 #define NEW_POLLS 64 /* that found something new, before a thread gives way all the same: it may poll in more places */
@@ -147,6 +158,9 @@ typedef struct sim_thread {
         unsigned long long value;
     } polls[REMEMBERED_POLLS];
     unsigned new_polls;
+    struct mbarrier *barrier; /* that it waits at, for the end of a phase of that parity */
+    unsigned parity;
+    sim_place at;
 } sim_thread;
 
 typedef struct warp_op { /* a warp-wide operation that some lanes have reached */
@@ -201,6 +215,10 @@ typedef struct worker {
     unsigned ready_head, ready_count;
     warp warps[MAX_WARPS];
     barrier barriers[MAX_BARRIERS];
+    struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.h */
+    uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
+    unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */
+    unsigned stalls;                          /* how often nobody could since */
 
     char *dynamic_shared;
     size_t dynamic_size;
@@ -387,6 +405,23 @@ static void say_place(sim_text *t, sim_place at)
         say(t, " at %s:%d", at.file, at.line);
 }
 
+/* Between these the thread sanitizer sees no accesses: they are not the kernel's. No other thread runs meanwhile. */
+static void begin_quiet(worker *w)
+{
+    if (!AnnotateIgnoreWritesBegin)
+        return;
+    w->quiet++;
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+static void end_quiet(worker *w)
+{
+    if (!AnnotateIgnoreWritesEnd)
+        return;
+    w->quiet--;
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+}
+
 /* Gives the block up; the launch ends with `code`. `sentence` NULL: w->text is already written. */
 [[noreturn]] static void give_up(worker *w, int code, const char *sentence, sim_place at)
 {
@@ -397,6 +432,8 @@ static void say_place(sim_text *t, sim_place at)
         say_place(&t, at);
     }
     w->failure = code;
+    while (w->quiet)
+        end_quiet(w);
     if (__tsan_release)
         __tsan_release(&w->end_fence);
     switch_to(w, NULL, true);
@@ -405,15 +442,38 @@ static void say_place(sim_text *t, sim_place at)
 
 static void runtime_fail(int code, const char *sentence, sim_place at) { give_up(this_worker, code, sentence, at); }
 
+static void make_ready(worker *w, unsigned index)
+{
+    w->threads[index].state = READY;
+    w->ready[(w->ready_head + w->ready_count++) % MAX_THREADS] = (unsigned short)index;
+}
+
+/* The same for one that runs before those that could before: what another thread has done too early shows. */
+static void make_ready_first(worker *w, unsigned index)
+{
+    w->threads[index].state = READY;
+    w->ready_head = (w->ready_head + MAX_THREADS - 1) % MAX_THREADS;
+    w->ready[w->ready_head] = (unsigned short)index;
+    w->ready_count++;
+}
+
+#include "hopper.h"
+
+/* ------------------------------------------------------------------------------------------------- waiting */
+
 /* Nobody can run: say who waits where. */
-[[noreturn]] static void deadlock(worker *w)
+[[noreturn]] static void deadlock(worker *w, const char *what)
 {
     sim_text t = {w->text, sizeof w->text};
     const unsigned *b = w->block.index;
-    say(&t, "kernel %s, block (%u,%u,%u): deadlock:", kernel_name(w), b[0], b[1], b[2]);
+    say(&t, "kernel %s, block (%u,%u,%u): %s:", kernel_name(w), b[0], b[1], b[2], what);
+    if (w->async)
+        say_async_waiting(&t, w);
     for (int i = 0; i < MAX_BARRIERS; i++)
         if (w->barriers[i].arrived) {
             say(&t, " %u threads wait at barrier %d", w->barriers[i].arrived, i);
+            if (w->barriers[i].expected)
+                say(&t, ", which wants %u", w->barriers[i].expected);
             say_place(&t, w->barriers[i].at);
             say(&t, ";");
         }
@@ -428,17 +488,11 @@ static void runtime_fail(int code, const char *sentence, sim_place at) { give_up
     give_up(w, SIM_LAUNCH_FAILED, NULL, sim_place{NULL, 0});
 }
 
-/* ------------------------------------------------------------------------------------------------- waiting */
-
-static void make_ready(worker *w, unsigned index)
-{
-    w->threads[index].state = READY;
-    w->ready[(w->ready_head + w->ready_count++) % MAX_THREADS] = (unsigned short)index;
-}
-
 /* Whom to run next: a thread that may go on, else a fiber that starts more threads. NULL: nobody can. */
 static sim_fiber *next_fiber(worker *w)
 {
+    if (!w->ready_count && w->started == w->thread_count && w->async)
+        async_goes_on(w);
     if (w->ready_count) {
         unsigned index = w->ready[w->ready_head];
         w->ready_head = (w->ready_head + 1) % MAX_THREADS;
@@ -456,7 +510,7 @@ static void give_way(worker *w)
     unsigned self = w->current;
     sim_fiber *next = next_fiber(w);
     if (!next)
-        deadlock(w);
+        deadlock(w, "deadlock");
     if (next != w->running)
         switch_to(w, next, false);
     w->current = self;
@@ -492,6 +546,7 @@ static void barrier_release(worker *w, barrier *b, int reduction)
     }
     b->arrived = b->waiting_count = 0;
     b->ones = 0;
+    w->progress++;
 }
 
 static bool barrier_complete(const worker *w, const barrier *b)
@@ -504,6 +559,8 @@ static bool barrier_enter(worker *w, unsigned id, unsigned count, int predicate,
 {
     if (id >= MAX_BARRIERS)
         give_up(w, SIM_LAUNCH_FAILED, "a barrier number is above 15", at);
+    if (count % SIM_WARP)
+        give_up(w, SIM_LAUNCH_FAILED, "a barrier for a number of threads that is not a multiple of 32", at);
     barrier *b = &w->barriers[id];
     if (!b->arrived) {
         b->at = at;
@@ -628,12 +685,15 @@ static unsigned runtime_live_lanes(void)
 }
 
 static int job_failed(const worker *w);
+static void watch_progress(worker *w);
 
 /* Every thread of the block that can run has come by here: what they wait for comes from elsewhere. At first the processor
    is only offered, then given up for a while: offers alone would let spinning OS threads pass it among themselves. */
 static void wait_for_others(worker *w, bool in_vain)
 {
     enum { OFFERS = 8, PAUSE_NS = 20000 };
+    if (in_vain && w->async && async_goes_on(w))
+        return;
     int failed = in_vain ? job_failed(w) : SIM_OK;
     if (failed) /* another block of the launch: this one might wait for it for ever */
         give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
@@ -644,6 +704,8 @@ static void wait_for_others(worker *w, bool in_vain)
         sched_yield();
         return;
     }
+    if (w->async)
+        watch_progress(w);
     struct timespec pause = {0, PAUSE_NS};
     nanosleep(&pause, NULL);
 }
@@ -686,6 +748,7 @@ static void runtime_poll(const void *address, unsigned long long value)
     t->polls[i].address = address;
     t->polls[i].value = value;
     w->vain_rounds = 0;
+    w->progress++;
     if (t->new_polls % NEW_POLLS == 0)
         yield_to_others(w, false);
 }
@@ -703,14 +766,122 @@ static sim_copies *runtime_copies(int grow)
     return c;
 }
 
-static sim_runtime runtime = {
-    0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield, runtime_fail, runtime_poll, runtime_copies};
+/* Those that this thread has let go on run now. */
+static void step_back(worker *w)
+{
+    if (w->whole_block || !w->ready_count)
+        return;
+    make_ready(w, w->current);
+    give_way(w);
+}
+
+static void runtime_mbarrier_arrive(void *p, unsigned bytes, sim_place at)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, "an mbarrier", at);
+    mbarrier *b = mbarrier_at(w, p, at);
+    if (!b->pending)
+        give_up_at(w, p, "more arrivals at this mbarrier than it expects", at);
+    if (bytes >= 1u << 20)
+        give_up_at(w, p, "an mbarrier counts less than 2^20 bytes", at);
+    if (__tsan_release)
+        __tsan_release(b);
+    unsigned phase = b->phase;
+    b->pending--;
+    b->bytes += bytes;
+    mbarrier_settle(w, b);
+    if (b->phase != phase)
+        step_back(w);
+}
+
+static int runtime_mbarrier_wait(void *p, unsigned parity, int may_wait, sim_place at)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, "an mbarrier", at);
+    mbarrier *b = mbarrier_at(w, p, at);
+    sim_thread *self = &w->threads[w->current];
+    if ((b->phase & 1) == parity)
+        deliver_loads(w, b);
+    if ((b->phase & 1) == parity && may_wait) {
+        self->barrier = b;
+        self->parity = parity;
+        self->at = at;
+        self->state = AT_MBARRIER;
+        w->async->waiting[w->async->waiting_count++] = (unsigned short)w->current;
+        give_way(w);
+    } else if ((b->phase & 1) == parity)
+        yield_to_others(w, true);
+    if (__tsan_acquire)
+        __tsan_acquire(b);
+    return (b->phase & 1) != parity;
+}
+
+static void runtime_set_registers(unsigned count, int more, sim_place at)
+{
+    worker *w = this_worker;
+    async *a = w->async;
+    unsigned t = w->current;
+    refuse_in_loop(w, "setmaxnreg", at);
+    if (count < 24 || count > 256 || count % 8 || (!more && count > a->registers[t])) {
+        char sentence[160];
+        snprintf(sentence, sizeof sentence,
+                 "setmaxnreg.%s to %u from %u registers: it takes multiples of 8 from 24 to 256, in its direction", more ? "inc" : "dec",
+                 count, a->registers[t]);
+        give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+    }
+    while (a->registers_used - a->registers[t] + count > a->registers_all) {
+        w->threads[t].state = AT_REGISTERS;
+        w->threads[t].at = at;
+        a->short_of_registers[a->short_count++] = (unsigned short)t;
+        give_way(w);
+    }
+    a->registers_used += count - a->registers[t];
+    a->registers[t] = count;
+    w->progress++;
+    while (!more && a->short_count)
+        make_ready(w, a->short_of_registers[--a->short_count]);
+}
+
+static void runtime_wgmma(sim_wgmma *product) { runtime_warp(~0u, issue_product, product, 0, "wgmma.mma_async", sim_place{NULL, 0}); }
+
+static void runtime_wgmma_wait(unsigned pending)
+{
+    runtime_warp(~0u, finish_products, &pending, 0, "wgmma.wait_group", sim_place{NULL, 0});
+}
+
+static sim_runtime runtime = {0,
+                              runtime_barrier,
+                              runtime_arrive,
+                              runtime_warp,
+                              runtime_live_lanes,
+                              runtime_yield,
+                              runtime_fail,
+                              runtime_poll,
+                              runtime_copies,
+                              runtime_mbarrier_init,
+                              runtime_mbarrier_arrive,
+                              runtime_mbarrier_wait,
+                              runtime_bulk_load,
+                              runtime_bulk_store,
+                              runtime_tensor_load,
+                              runtime_tensor_store,
+                              runtime_bulk_commit,
+                              runtime_bulk_wait,
+                              runtime_wrote_shared,
+                              runtime_fence_async,
+                              runtime_set_registers,
+                              runtime_wgmma,
+                              runtime_wgmma_commit,
+                              runtime_wgmma_wait};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)
 {
     unsigned warp_index = w->current / SIM_WARP;
     warp *p = &w->warps[warp_index];
+    if (w->async)
+        async_thread_exits(w);
+    w->progress++;
     w->threads[w->current].state = DONE;
     w->live--;
     p->live &= ~(1u << (w->current % SIM_WARP));
@@ -760,6 +931,7 @@ typedef struct job {
     const sim_launch *launch;
     void *const *args;
     uint64_t blocks, next;       /* next is taken with an atomic add */
+    uint64_t progress_at;        /* when a block was last seen to go on; atomic */
     uint64_t multiplier, offset; /* of the permutation of the blocks in random order */
     int failed;                  /* code of the first failure */
     char *text;
@@ -769,6 +941,36 @@ typedef struct job {
     unsigned wanted;      /* crew threads yet to come, guarded by crew.lock */
     struct job *next_job;
 } job;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void note_progress(worker *w)
+{
+    w->last_seen = w->progress;
+    __atomic_store_n(&w->job->progress_at, now_ns(), __ATOMIC_RELAXED);
+}
+
+static bool somebody_waits(const worker *w)
+{
+    bool waits = w->async->waiting_count || w->async->short_count;
+    for (int i = 0; i < MAX_BARRIERS; i++)
+        waits |= w->barriers[i].arrived != 0;
+    return waits;
+}
+
+/* The block polls in vain. When threads of it wait for others and no block of the launch has gone on for too long, none will. */
+static void watch_progress(worker *w)
+{
+    if (w->progress != w->last_seen)
+        note_progress(w);
+    else if (somebody_waits(w) && now_ns() > __atomic_load_n(&w->job->progress_at, __ATOMIC_RELAXED) + settings.patience_ns)
+        deadlock(w, "no progress, some threads poll memory in vain");
+}
 
 static int job_failed(const worker *w) { return __atomic_load_n(&w->job->failed, __ATOMIC_RELAXED); }
 
@@ -810,7 +1012,7 @@ static void fiber_main(void)
             w->spare[w->spare_count++] = self;
         sim_fiber *next = w->whole_block ? NULL : next_fiber(w);
         if (!next && !w->whole_block && w->live)
-            deadlock(w);
+            deadlock(w, "deadlock");
         if (next != self)
             switch_to(w, next, false);
     }
@@ -849,7 +1051,7 @@ static void prepare_threads(worker *w)
         w->barriers[i].arrived = w->barriers[i].waiting_count = 0;
     w->live = n;
     w->started = w->ready_head = w->ready_count = 0;
-    w->yields = w->vain_rounds = 0;
+    w->yields = w->vain_rounds = w->stalls = 0;
 }
 
 /* Runs fibers until the block is done or given up. */
@@ -908,6 +1110,9 @@ static int run_block(worker *w, uint64_t index)
     }
     j->kernel->module->info->enter(&w->block);
     w->failure_is_fault = false;
+    w->async = w->block.tracked ? async_begin(w, (unsigned)w->kernel->facts.max_threads) : NULL;
+    if (w->async)
+        note_progress(w);
     if ((j->kernel->entry->flags & SIM_KERNEL_LOOP) && settings.order == ORDER_FORWARD && !__tsan_create_fiber)
         return run_loop(w);
     prepare_threads(w);
@@ -965,6 +1170,7 @@ static bool prepare_worker(worker *w, job *j)
     w->kernel = j->kernel;
     w->thread_count = l->block[0] * l->block[1] * l->block[2];
     w->block.processor = w->number;
+    w->block.tracked = (j->kernel->entry->flags & SIM_KERNEL_ASYNC) != 0;
     for (int i = 0; i < 3; i++) {
         w->block.block_dim[i] = l->block[i];
         w->block.grid_dim[i] = l->grid[i];
@@ -976,13 +1182,6 @@ static bool prepare_worker(worker *w, job *j)
         __tsan_release(&w->start_fence);
     }
     return prepare_dynamic_shared(w, l->dynamic_shared);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void recruit(job *j);
@@ -1281,6 +1480,7 @@ static void worker_destroy(void *pointer)
     for (int i = 0; i < MAX_THREADS; i++)
         free(w->threads[i].copies.items);
     free(w->dynamic_shared);
+    async_destroy(w->async_memory);
     if (w->signal_stack) {
         stack_t off;
         memset(&off, 0, sizeof off);

@@ -65,14 +65,13 @@ EMBED(sim_text_abi, "shim_abi.h");
 EMBED(sim_text_shim, "shim.h");
 EMBED(sim_text_math, "shim_math.h");
 EMBED(sim_text_ptx, "shim_ptx.h");
+EMBED(sim_text_hopper, "shim_hopper.h");
 
 static const struct {
     const char *name, *text;
 } embedded[] = {
-    {"shim_abi.h", sim_text_abi},
-    {"shim.h", sim_text_shim},
-    {"shim_math.h", sim_text_math},
-    {"shim_ptx.h", sim_text_ptx},
+    {"shim_abi.h", sim_text_abi}, {"shim.h", sim_text_shim},          {"shim_math.h", sim_text_math},
+    {"shim_ptx.h", sim_text_ptx}, {"shim_hopper.h", sim_text_hopper},
 };
 
 /* ------------------------------------------------------------------------------------------- argument lists */
@@ -120,6 +119,7 @@ static struct {
     char *compiler;
     list flags; /* of the second pass */
     const char *bad_lane;
+    const char *tracking; /* flags for programs whose stores are tracked */
     int version;
 } toolchain;
 
@@ -247,8 +247,9 @@ static void choose_flags(int is_clang)
 {
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
-    list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
-                      "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
+    list_add_words(
+        f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+           "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
     if (!is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else
@@ -263,6 +264,13 @@ static void choose_flags(int is_clang)
         list_add_words(f, "-O2 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
         toolchain.bad_lane = *lane ? lane : NULL;
     }
+    /* Calls before each store, and nothing else of a sanitizer: see shim_hopper.h. */
+    toolchain.tracking = *lane ? ""
+                         : is_clang
+                             ? "-DSIM_TRACKS_STORES -fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 -mllvm "
+                               "-asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrument-reads=0"
+                             : "-DSIM_TRACKS_STORES -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param "
+                               "asan-stack=0 --param asan-globals=0 --param asan-instrument-reads=0";
     list_add_words(f, environment("IGNIS_SIM_CXXFLAGS", ""));
 }
 
@@ -604,7 +612,7 @@ static int preprocess(program *p, const options *o, const char *folder)
     return status;
 }
 
-static int compile(const options *o, const char *folder)
+static int compile(const options *o, const char *folder, int is_async)
 {
     list command = {0};
     char map[320];
@@ -615,6 +623,8 @@ static int compile(const options *o, const char *folder)
     for (int i = 0; i < toolchain.flags.count; i++)
         list_add(&command, toolchain.flags.items[i]);
     list_add(&command, o->fmad ? "-ffp-contract=fast" : "-ffp-contract=off");
+    if (is_async)
+        list_add_words(&command, toolchain.tracking);
     list_add_words(&command, "-Ulinux -Uunix -o image.so kernel.cpp -lm -lc -lgcc");
     int status = run_command(command.items, folder, "messages");
     list_free(&command);
@@ -631,7 +641,7 @@ static void strip_header_folder(char *text)
     }
 }
 
-static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_names)
+static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_names, int *is_async)
 {
     sim_buffer out = {0}, errors = {0};
     char *source = read_file(folder, "output.ii", NULL);
@@ -640,8 +650,8 @@ static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_nam
     strip_header_folder(source);
     sim_print(&out, "#include \"shim.h\"\n");
     p->lowered = calloc((size_t)p->expressions.count + 1, sizeof *p->lowered);
-    int rewritten =
-        sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered, &out, asm_names, &errors);
+    int rewritten = sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered, &out, asm_names,
+                                &errors, is_async);
     int written = write_file(folder, "kernel.cpp", out.text, out.length);
     for (size_t i = 0; i < sizeof embedded / sizeof embedded[0]; i++)
         written &= write_file(folder, embedded[i].name, embedded[i].text, strlen(embedded[i].text));
@@ -657,13 +667,13 @@ static int compile_in_folder(program *p, const options *o, const char *folder)
 {
     sim_buffer asm_names = {0};
     sim_append(&asm_names, "", 0);
-    int status = write_headers(p, folder) ? preprocess(p, o, folder) : -1;
-    if (status == 0 && !write_kernel_file(p, folder, &asm_names)) {
+    int is_async = 0, status = write_headers(p, folder) ? preprocess(p, o, folder) : -1;
+    if (status == 0 && !write_kernel_file(p, folder, &asm_names, &is_async)) {
         free(asm_names.text);
         return NVRTC_COMPILATION;
     }
     if (status == 0)
-        status = compile(o, folder);
+        status = compile(o, folder, is_async);
     char *messages = status == 0 ? NULL : read_file(folder, "messages", NULL);
     if (status == 0)
         p->image = read_file(folder, "image.so", &p->image_size);

@@ -66,7 +66,7 @@ typedef struct token {
 
 /* A declaration at namespace level. */
 typedef enum chunk_kind { C_FUNCTION, C_TYPE, C_OTHER } chunk_kind;
-enum { TAINT_WAITS = 1, TAINT_SHARED = 2, TAINT_SPINS = 4, TAINT_ALL = 7 };
+enum { TAINT_WAITS = 1, TAINT_SHARED = 2, TAINT_SPINS = 4, TAINT_ASYNC = 8, TAINT_ALL = 15 };
 
 typedef struct chunk {
     int begin, end; /* tokens; end is one behind the last */
@@ -419,8 +419,9 @@ static int token_waits(const rewriter *r, int i)
                                            "__reduce_", "__activemask", "atomicCAS", "atomicExch", "__nanosleep"};
     const token *t = &r->tokens[i];
     if (t->kind == T_STRING) { /* PTX: every instruction that waits has one of these */
-        static const char *const instructions[] = {"mma.",       "ldmatrix", "bar.",     "barrier.", "cp.async", "shfl.",    "redux",
-                                                   "activemask", "acquire",  "volatile", "relaxed",  "atom.",    "nanosleep"};
+        static const char *const instructions[] = {"mma.",      "ldmatrix",   "bar.",       "barrier.", "cp.async", "shfl.",
+                                                   "redux",     "activemask", "acquire",    "volatile", "relaxed",  "atom.",
+                                                   "nanosleep", "stmatrix",   "setmaxnreg", "cp.reduce"};
         for (size_t k = 0; k < sizeof instructions / sizeof instructions[0]; k++)
             if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
                 return 1;
@@ -447,6 +448,17 @@ static int token_spins(const rewriter *r, int i)
             return 1;
     size_t length = sizeof scope - 1;
     return t->kind == T_IDENTIFIER && t->length > length && !memcmp(t->at + t->length - length, scope, length);
+}
+
+/* Bulk copies, barriers in shared memory and products of warpgroups. */
+static int token_is_async(const rewriter *r, int i)
+{
+    static const char *const instructions[] = {"mbarrier", "wgmma.", "async.bulk", "setmaxnreg"};
+    const token *t = &r->tokens[i];
+    for (size_t k = 0; t->kind == T_STRING && k < sizeof instructions / sizeof instructions[0]; k++)
+        if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
+            return 1;
+    return 0;
 }
 
 static unsigned taint_of_name(const rewriter *r, const token *name)
@@ -481,6 +493,8 @@ static void spread_taint(rewriter *r)
                 add_taint(r, i, TAINT_SHARED);
             if (token_spins(r, k))
                 add_taint(r, i, TAINT_SPINS);
+            if (token_is_async(r, k))
+                add_taint(r, i, TAINT_ASYNC);
         }
     while (changed) {
         changed = 0;
@@ -624,7 +638,7 @@ typedef struct asm_operand {
     int begin, end; /* tokens of the expression */
 } asm_operand;
 
-#define MAX_OPERANDS 64
+#define MAX_OPERANDS 160 /* a product of a warpgroup with 256 columns has 137 */
 
 typedef struct asm_statement {
     sim_buffer text; /* the PTX, C escapes resolved */
@@ -699,6 +713,8 @@ static void canonical_name(const char *mnemonic, sim_buffer *out)
             continue;
         if (atomic && (!strcmp(part, "relaxed") || !strcmp(part, "acquire") || !strcmp(part, "release") || !strcmp(part, "acq_rel")))
             continue;
+        if (starts_with(part, "m64n") && starts_with(copy, "wgmma"))
+            continue; /* the columns become an argument */
         if (strcmp(part, "barrier") == 0)
             part = "bar";
         if (strcmp(part, "shared::cta") == 0)
@@ -737,7 +753,7 @@ static void write_operand(rewriter *r, sim_buffer *out, const asm_operand *o)
     sim_print(out, ")");
 }
 
-/* [%2], [%2+16] */
+/* [%2], [%2+16], and a tensor's tile: [%1, {%2, %3}] */
 static const char *write_address(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p)
 {
     int index, used = 0;
@@ -752,13 +768,22 @@ static const char *write_address(rewriter *r, sim_buffer *out, const asm_stateme
     } else
         offset = 0;
     p += strspn(p, " ");
-    if (*p != ']')
-        return NULL;
     const asm_operand *o = &a->operands[index];
     sim_print(out, o->constraint == 'l' ? "sim_address_of((" : "sim_address_of((unsigned)(");
     write_expression(r, out, o);
     sim_print(out, "), %lld)", offset);
-    return p + 1;
+    if (*p == ',') {
+        sim_print(out, ", sim_coordinates{");
+        for (p += strspn(p, ", {"); sscanf(p, "%%%d%n", &index, &used) == 1 && index < a->operand_count; p += strspn(p, ", ")) {
+            p += used;
+            sim_print(out, "(int)(");
+            write_expression(r, out, &a->operands[index]);
+            sim_print(out, "), ");
+        }
+        sim_print(out, "}");
+        p += strspn(p, " }");
+    }
+    return *p == ']' ? p + 1 : NULL;
 }
 
 /* Writes the arguments in the order in which the PTX names them. Returns 0 at something it does not know. */
@@ -769,6 +794,10 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
         p += strspn(p, " ,{}");
         if (!*p)
             return 1;
+        if (*p == '_') { /* a result that nobody wants */
+            p++;
+            continue;
+        }
         sim_print(out, count++ ? ", " : "");
         if (*p == '[') {
             p = write_address(r, out, a, p);
@@ -799,6 +828,37 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
     }
 }
 
+/* The sums of a product of a warpgroup, "{%0, %1, ...", must lie in one array: its first and last element stand for it. */
+static const char *write_sums(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p, int count)
+{
+    p += strspn(p, " {");
+    for (int i = 0, index, used; i < count; i++, p += used + strspn(p + used, ", "))
+        if (sscanf(p, "%%%d%n", &index, &used) != 1 || index != i || i >= a->operand_count)
+            return NULL;
+    if (*p != '}')
+        return NULL;
+    sim_print(out, "&");
+    write_operand(r, out, &a->operands[0]);
+    sim_print(out, ", &");
+    write_operand(r, out, &a->operands[count - 1]);
+    sim_print(out, ", ");
+    return p + 1;
+}
+
+/* An instruction whose result is a predicate needs a block: "{ .reg .pred p; X p, ...; selp.u32 %0, 1, 0, p; }" is "X %0, ...".
+   NULL: it is something else. */
+static char *without_predicate(const char *text)
+{
+    static const char head[] = "{ .reg .pred p; ", tail[] = "; selp.u32 %0, 1, 0, p; }";
+    const char *end = strstr(text, tail), *result = strstr(text, " p,");
+    if (!starts_with(text, head) || !end || !result || result > end)
+        return NULL;
+    text += sizeof head - 1;
+    sim_buffer b = {0};
+    sim_print(&b, "%.*s %%0%.*s", (int)(result - text), text, (int)(end - result - 2), result + 2);
+    return b.text;
+}
+
 static void write_ptx(rewriter *r, int at, asm_statement *a)
 {
     char *text = a->text.text + strspn(a->text.text, " ");
@@ -809,8 +869,12 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
         sim_print(r->out, "__threadfence()");
         return;
     }
+    char *plain = without_predicate(text);
+    if (plain)
+        text = plain;
     if (strchr(text, ';') || *text == '{' || *text == '@') {
         say_error(r, at, "the simulator takes one PTX instruction per asm, without predicate or block: \"%.80s\"", text);
+        free(plain);
         return;
     }
     size_t mnemonic_length = strcspn(text, " ");
@@ -819,12 +883,19 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     snprintf(mnemonic, sizeof mnemonic, "%.*s", (int)mnemonic_length, text);
     canonical_name(mnemonic, &name);
     sim_append(&arguments, "", 0);
-    if (!write_ptx_arguments(r, &arguments, a, text + mnemonic_length))
+    sim_print(r->asm_names, "sim_ptx_%s %s\n", name.text, mnemonic);
+    const char *operands = text + mnemonic_length;
+    int columns = starts_with(mnemonic, "wgmma.mma_async.") && strstr(mnemonic, ".m64n") ? atoi(strstr(mnemonic, ".m64n") + 5) : 0;
+    if (columns) {
+        sim_print(&name, "<%d>", columns);
+        operands = write_sums(r, &arguments, a, operands, columns / 2);
+    }
+    if (!operands || !write_ptx_arguments(r, &arguments, a, operands))
         say_error(r, at, "the simulator does not understand the operands of \"%.120s\"", text);
     sim_print(r->out, "sim_ptx_%s(%s)", name.text, arguments.text);
-    sim_print(r->asm_names, "sim_ptx_%s %s\n", name.text, mnemonic);
     free(name.text);
     free(arguments.text);
+    free(plain);
 }
 
 /* The asm keyword is at token i; returns the token behind the closing parenthesis. */
@@ -934,8 +1005,9 @@ static void write_entry(rewriter *r, const chunk *c, const char *name, const cha
         write_bounds(r, c);
     else
         sim_print(r->out, "1024");
-    sim_print(r->out, ", %s | %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP",
-              taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0", taint & TAINT_SPINS ? "SIM_KERNEL_SPINS" : "0", strip);
+    sim_print(r->out, ", %s | %s | %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP",
+              taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0", taint & TAINT_SPINS ? "SIM_KERNEL_SPINS" : "0",
+              taint & TAINT_ASYNC ? "SIM_KERNEL_ASYNC" : "0", strip);
     r->entry_count++;
 }
 
@@ -1032,7 +1104,7 @@ static void write_table(rewriter *r, const char *const *expressions, int express
 }
 
 int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
-                sim_buffer *asm_names, sim_buffer *errors)
+                sim_buffer *asm_names, sim_buffer *errors, int *is_async)
 {
     rewriter r = {.source = source, .out = out, .asm_names = asm_names, .errors = errors};
     sim_append(asm_names, "", 0);
@@ -1043,6 +1115,9 @@ int sim_rewrite(const char *source, const char *const *expressions, int expressi
     find_shared_statements(&r);
     write_source(&r);
     write_table(&r, expressions, expression_count, lowered);
+    *is_async = 0;
+    for (int i = 0; i < r.chunk_count; i++)
+        *is_async |= r.chunks[i].is_kernel && (r.chunks[i].taint & TAINT_ASYNC);
     for (int i = 0; i < r.chunk_count; i++)
         free(r.chunks[i].qualified);
     free(r.chunks);

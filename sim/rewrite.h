@@ -15,8 +15,9 @@ void sim_print(sim_buffer *b, const char *format, ...) __attribute__((format(pri
 
 /* Rewrites `source`, the output of the preprocessor. Each name expression becomes a kernel of the module; lowered[i]
    gets a malloc'ed name for expressions[i]. `asm_names` gets one line "sim_ptx_x original.mnemonic" for each inline
-   PTX instruction. Returns 0 and writes messages in NVRTC's form to `errors` when something is refused. */
+   PTX instruction. `is_async`: whether a kernel has bulk copies, barriers in shared memory or products of warpgroups.
+   Returns 0 and writes messages in NVRTC's form to `errors` when something is refused. */
 int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
-                sim_buffer *asm_names, sim_buffer *errors);
+                sim_buffer *asm_names, sim_buffer *errors, int *is_async);
 
 #endif

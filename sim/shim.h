@@ -549,5 +549,6 @@ template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_p
 
 #include "shim_math.h"
 #include "shim_ptx.h"
+#include "shim_hopper.h"
 
 #endif

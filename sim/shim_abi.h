@@ -8,12 +8,13 @@
 #ifndef SIM_SHIM_ABI_H
 #define SIM_SHIM_ABI_H
 
-#define SIM_ABI_VERSION 2
+#define SIM_ABI_VERSION 3
 #define SIM_WARP 32
 
 enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
-/* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write. */
-enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2, SIM_KERNEL_SPINS = 4 };
+/* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write; has bulk copies,
+   barriers in shared memory or products of warpgroups. */
+enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2, SIM_KERNEL_SPINS = 4, SIM_KERNEL_ASYNC = 8 };
 enum { SIM_BARRIER_SYNC, SIM_BARRIER_COUNT, SIM_BARRIER_AND, SIM_BARRIER_OR };
 
 /* A source position, for messages. */
@@ -29,6 +30,7 @@ typedef struct sim_block {
     unsigned long long dynamic_size;
     unsigned long long stamp; /* differs for every block run: static shared memory is refilled on a change */
     unsigned processor;       /* %smid: which OS thread of the executor this is */
+    int tracked;              /* wrote_shared wants to know */
 } sim_block;
 
 /* One cp.async that was issued and not waited for: the data are stored only by the wait. */
@@ -46,6 +48,20 @@ typedef struct sim_copies {
 /* Does the common work of a warp-wide operation once all lanes are there. records[lane] is what lane brought. */
 typedef void (*sim_combine)(void *const *records, unsigned lanes);
 
+/* A product of a warpgroup, as one of its threads issues it: C += A B, C 64 x n. */
+enum { SIM_WGMMA_BF16, SIM_WGMMA_F16, SIM_WGMMA_TF32, SIM_WGMMA_E4M3, SIM_WGMMA_E5M2 };
+typedef struct sim_wgmma {
+    float *c; /* its n / 2 elements */
+    int n, kind, keep, transpose_a, transpose_b, in_registers;
+    unsigned long long a, b; /* descriptors */
+    unsigned words[4];       /* A, where it is in registers */
+} sim_wgmma;
+
+/* Where a tensor's tile starts. */
+typedef struct sim_coordinates {
+    int at[5];
+} sim_coordinates;
+
 typedef struct sim_runtime {
     int strict;
     /* Waits for `count` threads (0: all) at barrier `id`; returns the reduction of `predicate`. */
@@ -59,6 +75,23 @@ typedef struct sim_runtime {
     /* Told of every ordered load; lets others run, in this block and in other processes, once it has seen the same before. */
     void (*poll)(const void *address, unsigned long long value);
     sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with room for one more if `grow` */
+
+    /* Of sm_90a, see hopper.h. Addresses are generic ones. */
+    void (*mbarrier_init)(void *barrier, unsigned arrivals, sim_place at);
+    void (*mbarrier_arrive)(void *barrier, unsigned bytes, sim_place at);             /* bytes of copies that it announces */
+    int (*mbarrier_wait)(void *barrier, unsigned parity, int may_wait, sim_place at); /* whether that phase is over */
+    void (*bulk_load)(void *to, const void *from, unsigned bytes, void *barrier, sim_place at);
+    void (*bulk_store)(void *to, void *from, unsigned bytes, int adds, sim_place at);
+    void (*tensor_load)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, sim_place at);
+    void (*tensor_store)(const void *map, sim_coordinates where, int rank, void *from, int adds, sim_place at);
+    void (*bulk_commit)(void);
+    void (*bulk_wait)(unsigned pending, int read_only);
+    void (*wrote_shared)(const void *to, unsigned bytes); /* this thread did, by itself */
+    void (*fence_async)(void);
+    void (*set_registers)(unsigned count, int more, sim_place at);
+    void (*wgmma)(sim_wgmma *product);
+    void (*wgmma_commit)(void);
+    void (*wgmma_wait)(unsigned pending);
 } sim_runtime;
 
 typedef struct sim_entry_point {

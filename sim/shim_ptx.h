@@ -26,6 +26,12 @@ template <class Register, class T> SIM_DEVICE Register &sim_out(T &variable)
 
 SIM_DEVICE char *sim_generic(sim_address a) { return (char *)a.value; }
 SIM_DEVICE char *sim_shared(sim_address a) { return (char *)__cvta_shared_to_generic((size_t)a.value); }
+SIM_QUIET void sim_wrote_shared(const void *p, unsigned bytes)
+{
+    if (sim_this_block.tracked)
+        sim_rt->wrote_shared(p, bytes);
+}
+SIM_DEVICE void sim_wrote_generic(const void *, unsigned) {}
 
 /* ------------------------------------------------------------------------------------- half and bfloat16 bits */
 
@@ -323,7 +329,7 @@ template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(c
     return (sim_pack<Register, N> *)p;
 }
 
-#define SIM_PTX_MEMORY(space, where, type, Register)                                                                                 \
+#define SIM_PTX_MEMORY(space, where, wrote, type, Register)                                                                          \
     template <class R> SIM_DEVICE void sim_ptx_ld##space##_##type(R &d, sim_address a, SIM_AT)                                       \
     {                                                                                                                                \
         d = sim_bits<R>(sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0]);                                                         \
@@ -345,25 +351,32 @@ template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(c
     template <class R> SIM_DEVICE void sim_ptx_st##space##_##type(sim_address a, R s, SIM_AT)                                        \
     {                                                                                                                                \
         sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0] = sim_bits<Register>(s);                                                  \
+        wrote(where(a), sizeof(Register));                                                                                           \
     }                                                                                                                                \
     template <class R> SIM_DEVICE void sim_ptx_st##space##_v2_##type(sim_address a, R s0, R s1, SIM_AT)                              \
     {                                                                                                                                \
         *sim_pack_at<Register, 2>(where(a), SIM_HERE) = sim_pack<Register, 2>{{sim_bits<Register>(s0), sim_bits<Register>(s1)}};     \
+        wrote(where(a), 2 * sizeof(Register));                                                                                       \
     }                                                                                                                                \
     template <class R> SIM_DEVICE void sim_ptx_st##space##_v4_##type(sim_address a, R s0, R s1, R s2, R s3, SIM_AT)                  \
     {                                                                                                                                \
         *sim_pack_at<Register, 4>(where(a), SIM_HERE) =                                                                              \
             sim_pack<Register, 4>{{sim_bits<Register>(s0), sim_bits<Register>(s1), sim_bits<Register>(s2), sim_bits<Register>(s3)}}; \
+        wrote(where(a), 4 * sizeof(Register));                                                                                       \
     }
-#define SIM_PTX_SPACE(space, where)                                                                                     \
-    SIM_PTX_MEMORY(space, where, b16, unsigned short)                                                                   \
-    SIM_PTX_MEMORY(space, where, b32, unsigned)                                                                         \
-    SIM_PTX_MEMORY(space, where, b64, unsigned long long)                                                               \
+#define SIM_PTX_SPACE(space, where, wrote)                                                                              \
+    SIM_PTX_MEMORY(space, where, wrote, b16, unsigned short)                                                            \
+    SIM_PTX_MEMORY(space, where, wrote, b32, unsigned)                                                                  \
+    SIM_PTX_MEMORY(space, where, wrote, b64, unsigned long long)                                                        \
     template <class R> SIM_DEVICE void sim_ptx_ld##space##_u8(R &d, sim_address a) { d = (R)(unsigned char)*where(a); } \
     template <class R> SIM_DEVICE void sim_ptx_ld##space##_s8(R &d, sim_address a) { d = (R)(signed char)*where(a); }   \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_u8(sim_address a, R s) { *where(a) = (char)s; }
-SIM_PTX_SPACE(, sim_generic)
-SIM_PTX_SPACE(_shared, sim_shared)
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_u8(sim_address a, R s)                                       \
+    {                                                                                                                   \
+        *where(a) = (char)s;                                                                                            \
+        wrote(where(a), 1);                                                                                             \
+    }
+SIM_PTX_SPACE(, sim_generic, sim_wrote_generic)
+SIM_PTX_SPACE(_shared, sim_shared, sim_wrote_shared)
 
 /* Loads and stores that other devices and processes are to see. A load in a loop that waits for a peer's store lets the
    peer run. Up to 8 bytes are one atomic access, 16 are two; a GPU promises no more. */
@@ -526,13 +539,16 @@ SIM_DEVICE void sim_finish_copies(unsigned first_pending)
     unsigned kept = 0;
     for (unsigned i = 0; i < c->count; i++) {
         sim_copy *copy = &c->items[i];
-        if (copy->group >= first_pending)
+        if (copy->group >= first_pending) {
             c->items[kept++] = *copy;
-        else if (copy->bytes == 16)
+            continue;
+        }
+        if (copy->bytes == 16)
             *(uint4 *)copy->to = *(uint4 *)copy->data;
         else
             for (unsigned k = 0; k < copy->bytes; k++)
                 ((unsigned char *)copy->to)[k] = copy->data[k];
+        sim_wrote_shared(copy->to, copy->bytes);
     }
     c->count = kept;
 }

@@ -154,6 +154,8 @@ typedef struct access {
     X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **)) \
     X(cuIpcGetMemHandle, (ipc_handle *, ptr)) X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) \
     X(cuIpcCloseMemHandle, (ptr)) X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
+    X(cuTensorMapEncodeTiled, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const unsigned *, const unsigned *, int, \
+                               int, int, int)) \
     X(ignis_sim_fail, (const char *))
 /* clang-format on */
 

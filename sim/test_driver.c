@@ -723,12 +723,57 @@ static void test_canary(void)
     check_empty();
 }
 
+/* What cuTensorMapEncodeTiled refuses; 0 is the whole of it, which it takes. */
+static void test_tensor_maps(void)
+{
+    enum { BF16 = 9, FLOAT32 = 7, SWIZZLE_64 = 2, SWIZZLE_128 = 3 };
+    _Alignas(64) char map[128 + 16];
+    ptr block = (context_of(0), new_block(1 << 20));
+    for (int wrong = 0; wrong <= 20; wrong++) {
+        uint64_t dims[] = {64, 100, 2, 4, 3}, strides[] = {1024, 128, 256, 102400};
+        unsigned box[] = {64, 128, 2, 1, 1}, steps[] = {1, 1, 1, 1, 1}, rank = 5;
+        int type = BF16, interleave = 0, swizzle = SWIZZLE_128, l2 = 2, fill = 0;
+        void *to = map;
+        ptr base = block;
+        switch (wrong) {
+        case 1: rank = 0; break;
+        case 2: rank = 6; break;
+        case 3: base += 8; break;
+        case 4: base = 0; break;
+        case 5: strides[0] = 1032; break;
+        case 6: strides[3] = (uint64_t)1 << 40; break;
+        case 7: box[1] = 257; break;
+        case 8: box[1] = 0; break;
+        case 9: box[0] = 72; break; /* 144 bytes */
+        case 10: swizzle = SWIZZLE_64; break;
+        case 11: dims[2] = 0; break;
+        case 12: dims[1] = ((uint64_t)1 << 32) + 1; break;
+        case 13: to = map + 16; break;
+        case 14: type = 99; break;
+        case 15: swizzle = 9; break;
+        case 16: steps[0] = 0; break;
+        case 17: box[0] = 4; break; /* 8 bytes */
+        case 18: fill = 2; break;
+        case 19: l2 = 4; break;
+        case 20: to = NULL; break;
+        }
+        snprintf(where, sizeof where, "[%s] tensor map %d: ", streams, wrong);
+        CODE(wrong ? 1 : 0, cuTensorMapEncodeTiled(to, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill));
+    }
+    uint64_t dims[] = {33, 5}, strides[] = {144};
+    unsigned box[] = {32, 5}, steps[] = {1, 1};
+    OK(cuTensorMapEncodeTiled(map, FLOAT32, 2, block, dims, strides, box, steps, 0, SWIZZLE_128, 0, 1));
+    OK(cuMemFree_v2(block));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 static void run_tests(void)
 {
     char *image = compile_kernels(kernel_text);
-    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,      test_memory,         test_pinned,
-                                   test_copy_snapshot, test_events,  test_host_function, test_legacy_stream,  test_thread_streams,
-                                   test_peer,          test_faults,  test_graphs,        test_capture_errors, test_threads};
+    void (*const tests[])(void) = {test_devices,       test_symbols,        test_contexts, test_memory,
+                                   test_pinned,        test_copy_snapshot,  test_events,   test_host_function,
+                                   test_legacy_stream, test_thread_streams, test_peer,     test_faults,
+                                   test_graphs,        test_capture_errors, test_threads,  test_tensor_maps};
     load_driver();
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));

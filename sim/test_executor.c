@@ -8,115 +8,7 @@
     test_executor_address and test_executor_thread are the same, built with a sanitizer; their planted faults must be
     caught and named.
 */
-#include "test.h"
-
-#include "sim.h"
-
-int nvrtcVersion(int *major, int *minor);
-int nvrtcCreateProgram(void **program, const char *source, const char *name, int headers, const char *const *texts,
-                       const char *const *names);
-int nvrtcDestroyProgram(void **program);
-int nvrtcCompileProgram(void *program, int count, const char *const *options);
-int nvrtcGetProgramLogSize(void *program, size_t *size);
-int nvrtcGetProgramLog(void *program, char *log);
-int nvrtcGetCUBINSize(void *program, size_t *size);
-int nvrtcGetCUBIN(void *program, char *image);
-int nvrtcAddNameExpression(void *program, const char *expression);
-int nvrtcGetLoweredName(void *program, const char *expression, const char **lowered);
-
-/* The driver's part of the seam. */
-int sim_address_describe(const void *address, char *what, size_t what_size)
-{
-    (void)address;
-    snprintf(what, what_size, "no memory of this test");
-    return 0;
-}
-
-int sim_fault(void) { return 0; }
-
-#define CHECK_HAS(text, part)                                 \
-    do {                                                      \
-        CHECK(strstr(text, part) != NULL);                    \
-        if (!strstr(text, part))                              \
-            printf("    wanted \"%s\" in: %s\n", part, text); \
-    } while (0)
-
-/* ------------------------------------------------------------------------------------------------- helpers */
-
-typedef struct build {
-    void *program;
-    int result;
-    char *log;
-    sim_module *module;
-} build;
-
-typedef struct source {
-    const char *name, *text;
-    const char *header_name, *header; /* NULL: none */
-    const char *expression;
-} source;
-
-static build compile_with(const source *s, int count, const char *const *options)
-{
-    build b = {0};
-    size_t size = 0;
-    nvrtcCreateProgram(&b.program, s->text, s->name, s->header != NULL, &s->header, &s->header_name);
-    if (s->expression)
-        nvrtcAddNameExpression(b.program, s->expression);
-    b.result = nvrtcCompileProgram(b.program, count, options);
-    nvrtcGetProgramLogSize(b.program, &size);
-    b.log = malloc(size);
-    nvrtcGetProgramLog(b.program, b.log);
-    if (b.result == 0) {
-        nvrtcGetCUBINSize(b.program, &size);
-        char *image = malloc(size);
-        nvrtcGetCUBIN(b.program, image);
-        CHECK(sim_module_load(image, &b.module) == SIM_OK);
-        free(image);
-    }
-    return b;
-}
-
-static const char *const usual_options[] = {"-arch=sm_80", "-std=c++17", "-default-device"};
-
-static build compile(const char *name, const char *text)
-{
-    source s = {name, text, NULL, NULL, NULL};
-    build b = compile_with(&s, 3, usual_options);
-    if (b.result)
-        printf("%s", b.log);
-    CHECK(b.result == 0);
-    return b;
-}
-
-static void discard(build *b)
-{
-    if (b->module)
-        sim_module_unload(b->module);
-    free(b->log);
-    nvrtcDestroyProgram(&b->program);
-}
-
-static char failure[1024];
-
-static int run_grid(build *b, const char *kernel, sim_launch l, void **args)
-{
-    failure[0] = 0;
-    const sim_kernel *k = b->module ? sim_module_kernel(b->module, kernel) : NULL;
-    return k ? sim_execute(k, &l, args, failure, sizeof failure) : SIM_NOT_FOUND;
-}
-
-static int run(build *b, const char *kernel, unsigned grid, unsigned block, size_t shared, void **args)
-{
-    sim_launch l = {{grid, 1, 1}, {block, 1, 1}, shared, 32, 0};
-    return run_grid(b, kernel, l, args);
-}
-
-static int in_lane(const char *lane)
-{
-    const char *now = getenv("IGNIS_SIM_SANITIZE");
-    return now && strcmp(now, lane) == 0;
-}
+#include "test_build.h"
 
 static int is_strict(void) { return getenv("IGNIS_SIM_STRICT") != NULL; }
 
@@ -768,25 +660,6 @@ static void run_planted(const planted *p)
     printf("the planted fault was not stopped: %d %s\n", code, failure);
 }
 
-/* Runs this program's sibling for a lane and returns what it printed. */
-static char *run_child(const char *self, const char *lane, const char *setting, const char *what, int *status)
-{
-    char command[1024];
-    size_t size = 0, used = 0;
-    char *text = NULL;
-    snprintf(command, sizeof command, "%s%s%s %s%s%s %s 2>&1", lane ? "IGNIS_SIM_SANITIZE=" : "", lane ? lane : "", setting, self,
-             lane ? "_" : "", lane ? lane : "", what);
-    FILE *pipe = popen(command, "r");
-    do {
-        size = used + 65536;
-        text = realloc(text, size + 1);
-        used += fread(text + used, 1, size - used, pipe);
-    } while (used == size);
-    text[used] = 0;
-    *status = pclose(pipe);
-    return text;
-}
-
 static void test_planted(const char *self)
 {
     for (size_t i = 0; i < sizeof plants / sizeof plants[0]; i++) {
@@ -821,26 +694,6 @@ static void run_tests(const char *only)
         }
 }
 
-/* The whole suite again, in another order or lane; adds up its counts. */
-static void run_lane(const char *self, const char *lane, const char *setting)
-{
-    int status, p = 0, f = 0, s = 0;
-    double start = seconds();
-    char *text = run_child(self, lane, setting, "all", &status), *line = text;
-    for (char *at = text; (at = strstr(at, "test_executor: ")) != NULL; at++)
-        line = at;
-    int complete = sscanf(line, "test_executor: %d passed, %d failed, %d skipped", &p, &f, &s) == 3;
-    passed += p;
-    failed += complete ? f : 1;
-    skipped += s;
-    if (!complete || f || status || strstr(text, "WARNING: ThreadSanitizer") || strstr(text, "runtime error")) {
-        failed += f == 0;
-        printf("%s\n", text);
-    }
-    printf("lane %s %s: %d passed, %d failed, %.1f s\n", lane ? lane : "plain", setting, p, f, seconds() - start);
-    free(text);
-}
-
 int main(int count, char **arguments)
 {
     const char *what = count > 1 && !strchr(arguments[1], '/') ? arguments[1] : NULL; /* not the folder from make */
@@ -851,14 +704,14 @@ int main(int count, char **arguments)
             return failed != 0; /* 0 when nothing stopped it; the thread sanitizer changes that at exit */
         }
     if (!what) {
-        run_lane(arguments[0], NULL, "IGNIS_SIM_ORDER=forward");
-        run_lane(arguments[0], NULL, "IGNIS_SIM_ORDER=reverse IGNIS_SIM_STRICT=1");
-        run_lane(arguments[0], NULL, "IGNIS_SIM_ORDER=random:7 IGNIS_SIM_THREADS=3");
-        run_lane(arguments[0], "address", "");
-        run_lane(arguments[0], "thread", "");
+        run_lane("test_executor", arguments[0], NULL, "IGNIS_SIM_ORDER=forward");
+        run_lane("test_executor", arguments[0], NULL, "IGNIS_SIM_ORDER=reverse IGNIS_SIM_STRICT=1");
+        run_lane("test_executor", arguments[0], NULL, "IGNIS_SIM_ORDER=random:7 IGNIS_SIM_THREADS=3");
+        run_lane("test_executor", arguments[0], "address", "");
+        run_lane("test_executor", arguments[0], "thread", "");
         test_planted(arguments[0]);
     } else
         run_tests(strcmp(what, "all") != 0 ? what : NULL);
-    printf("test_executor: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    report_as("test_executor");
     return failed != 0;
 }

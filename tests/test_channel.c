@@ -52,7 +52,7 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
-    *(item->wire ? &item->wire->timeout_ns : &item->door->timeout_ns) = (int64_t)(timeout_s * 1e9);
+    *(item->wire ? &item->wire->timeout_ns : &item->listener->timeout_ns) = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
 }
 

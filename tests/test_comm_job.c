@@ -674,7 +674,7 @@ static void refused(int port, int rank, int size, const char *token, const char 
     claim.rank = rank, claim.size = size;
     secret_of(token, secret);
     snprintf(where, sizeof where, "127.0.0.1:%d", port);
-    wire = ignis__wire_connect(&trouble, &ignis__wire_tcp, where, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_GREETING, &until);
+    wire = ignis__wire_connect(&trouble, &ignis__wire_tcp, where, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
     CHECK(!wire);
     CHECK_HAS(trouble.why, part);
     ignis__wire_free(wire);

@@ -618,6 +618,36 @@ TEST(what_cannot_be_opened_or_replaced)
     let_go(tensor);
 }
 
+static const char *shortened;
+
+static void shorten(const char *name)
+{
+    if (strcmp(name, "cuMemcpyHtoDAsync_v2") == 0)
+        CHECK(truncate(shortened, 4096) == 0);
+}
+
+/*  Another process shortens a file after it was opened. */
+TEST(a_file_that_is_shortened_while_it_is_read)
+{
+    static const char *const names[] = {"a", "b"};
+    ignis_tensor tensors[2], loaded[2];
+    SETUP(NULL);
+    shortened = path_of("shortened.safetensors");
+    tensors[0] = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 1);
+    tensors[1] = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 2);
+    loaded[0] = loaded[1] = no_tensor();
+    CHECK_OK(ignis_save(shortened, names, tensors, 2));
+    watch_call = shorten;
+    CHECK_STATUS(ignis_load(shortened, names, loaded, 2), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    watch_call = NULL;
+    CHECK_MESSAGE_HAS("had 800144 bytes when it was opened, and now ends before byte 800144");
+    CHECK(loaded[0].id == 0 && loaded[1].id == 0);
+    CHECK_STATUS(ignis_load(shortened, names, loaded, 2), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+    let_go(tensors[0]);
+    let_go(tensors[1]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(a_disk_that_fills_up_leaves_the_old_file)
 {
     const char *path = path_of("full.safetensors");

@@ -567,6 +567,95 @@ TEST(a_launch_counts_as_writing)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+#define CHECK_UNWRITTEN(call) CHECK_FAILS(call, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN)
+
+/*  What a graph writes to memory of its own is not there before its first launch. */
+TEST(results_are_never_written_before_the_first_launch)
+{
+    ignis_launch launch = test_launch(1, 1);
+    ignis_array by_kernel, outside, to;
+    ignis_tensor x, w, y, loss;
+    ignis_kernel kernel;
+    ignis_graph graph;
+    ignis_scope scope;
+    ignis_arg arg;
+    double values[4];
+    int launched;
+    SETUP(NULL);
+    warm_up();
+    kernel = test_compile("extern \"C\" __global__ void set(float *x) { x[0] = 5.f; }", "set", NULL);
+    for (launched = 1; launched >= 0; launched--) {
+        scope = ignis_scope_begin();
+        x = vector4(1, true), w = vector4(1, true);
+        to = make(IGNIS_SHAPE(4), IGNIS_F32), by_kernel = make(IGNIS_SHAPE(4), IGNIS_F32), outside = make(IGNIS_SHAPE(4), IGNIS_F32);
+        CHECK_OK(ignis_array_to_device(outside));
+        CHECK_OK(ignis_graph_begin());
+        y = ignis_scale(ignis_detach(x), 3);
+        loss = ignis_sum(ignis_mul(x, y));
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        arg = ignis_arg_array(by_kernel);
+        CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+        arg = ignis_arg_array(outside);
+        CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+        graph = ignis_graph_end();
+        REQUIRE(graph.id != 0);
+        CHECK_UNWRITTEN(ignis_array_to_host(ignis_tensor_data(y), values, IGNIS_F64, 4));
+        CHECK_MESSAGE_HAS("a graph");
+        CHECK_UNWRITTEN(ignis_array_clone(ignis_tensor_data(y)));
+        CHECK_UNWRITTEN(ignis_item(loss));
+        CHECK_UNWRITTEN(ignis_array_write_rows(to, ignis_tensor_data(y), 0));
+        CHECK_UNWRITTEN(ignis_mul(w, y));
+        CHECK_UNWRITTEN(ignis_array_to_host(ignis_tensor_grad(x), values, IGNIS_F64, 4));
+        CHECK_UNWRITTEN(ignis_backward(ignis_sum(ignis_scale(x, 2)), IGNIS_NO_ARRAY)); /* would add to it */
+        CHECK_UNWRITTEN(ignis_array_to_host(by_kernel, values, IGNIS_F64, 4));
+        CHECK_UNWRITTEN(ignis_array_to_host(outside, values, IGNIS_F64, 4));
+        if (launched) {
+            CHECK_OK(ignis_graph_launch(graph));
+            CHECK_NUMBER(value_at(y, 3), 12);
+            CHECK_NUMBER(ignis_item(loss), 90);
+            CHECK_NUMBER(grad_at(x, 3), 12);
+            CHECK_NUMBER(array_at(by_kernel, 0), 5);
+            CHECK_NUMBER(array_at(outside, 0), 5);
+        }
+        CHECK_OK(ignis_graph_free(graph));
+        if (launched) {
+            CHECK_NUMBER(value_at(y, 3), 12);
+        } else {
+            CHECK_UNWRITTEN(ignis_array_to_host(ignis_tensor_data(y), values, IGNIS_F64, 4));
+            CHECK_OK(ignis_array_fill(ignis_tensor_data(y), 7));
+            CHECK_NUMBER(value_at(y, 3), 7);
+        }
+        CHECK_OK(ignis_array_free(to)), CHECK_OK(ignis_array_free(by_kernel)), CHECK_OK(ignis_array_free(outside));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  A backward needs what an operation saved, which a launch of the graph that made it has changed. */
+TEST(a_launch_changes_what_was_saved_of_its_results)
+{
+    ignis_tensor x, w, y, loss;
+    ignis_graph graph;
+    ignis_scope scope;
+    SETUP(NULL);
+    warm_up();
+    scope = ignis_scope_begin();
+    x = vector4(1, false), w = vector4(1, true);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 3);
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    loss = ignis_sum(ignis_mul(w, y));
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    CHECK_NUMBER(grad_at(w, 3), 12);
+    loss = ignis_sum(ignis_mul(w, y));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_STATUS(ignis_backward(loss, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(random_tensors_are_new_at_each_launch)
 {
     ignis_graph graph;

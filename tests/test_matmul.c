@@ -427,6 +427,132 @@ TEST(linear_makes_the_gradient_of_the_bias_alone)
     }
 }
 
+/* --- two layers at once ------------------------------------------------------------------------------------------- */
+
+enum { MLP_X, MLP_W1, MLP_B1, MLP_W2, MLP_B2, MLP_INPUTS };
+
+static ignis_tensor run_mlp(const ignis_tensor *in, int count, void *user_data)
+{
+    (void)count;
+    return ignis_mlp(in[MLP_X], in[MLP_W1], in[MLP_B1], in[MLP_W2], in[MLP_B2], *(const ignis_activation *)user_data);
+}
+
+static ignis_tensor run_mlp_without_biases(const ignis_tensor *in, int count, void *user_data)
+{
+    ignis_tensor none = {0};
+    (void)count;
+    return ignis_mlp(in[0], in[1], none, in[2], none, *(const ignis_activation *)user_data);
+}
+
+TEST(mlp_against_finite_differences)
+{
+    static const ignis_activation gelu = IGNIS_ACTIVATION_GELU;
+    ignis_tensor in[MLP_INPUTS], plain[3];
+    int i;
+    SETUP(NULL);
+    in[MLP_X] = tensor_noise(IGNIS_SHAPE(2, 3, 4), IGNIS_F64, 5, true);
+    in[MLP_W1] = tensor_noise(IGNIS_SHAPE(6, 4), IGNIS_F64, 6, true);
+    in[MLP_B1] = tensor_noise(IGNIS_SHAPE(6), IGNIS_F64, 7, true);
+    in[MLP_W2] = tensor_noise(IGNIS_SHAPE(3, 6), IGNIS_F64, 8, true);
+    in[MLP_B2] = tensor_noise(IGNIS_SHAPE(3), IGNIS_F64, 9, true);
+    plain[0] = in[MLP_X], plain[1] = in[MLP_W1], plain[2] = in[MLP_W2];
+    CHECK(ignis_gradcheck(run_mlp, (void *)&gelu, in, MLP_INPUTS, NULL) < 1e-6);
+    CHECK(ignis_gradcheck(run_mlp_without_biases, (void *)&gelu, plain, 3, NULL) < 1e-6);
+    for (i = 0; i < MLP_INPUTS; i++)
+        let_go(in[i]);
+}
+
+/*  The largest difference of two arrays, as a part of the largest number. */
+static double largest_difference(ignis_array a, ignis_array b)
+{
+    double *x = array_values(a), *y = array_values(b), most = 0, size = 1e-30;
+    int64_t i, count = ignis_array_numel(a);
+    CHECK_INT(ignis_array_numel(b), count);
+    for (i = 0; i < count; i++) {
+        most = fabs(x[i] - y[i]) > most || isnan(x[i]) ? fabs(x[i] - y[i]) : most;
+        size = fabs(y[i]) > size ? fabs(y[i]) : size;
+    }
+    free(x), free(y);
+    return most / size;
+}
+
+/*  The same as its parts, in values and gradients; of those only the wanted ones are made. */
+static void check_mlp(ignis_dtype dtype, int64_t rows, bool biases, ignis_activation activation, int wanted)
+{
+    ignis_tensor in[2][MLP_INPUTS], hidden, pre, y[2], none = {0}, g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
+    int way, i;
+    for (way = 0; way < 2; way++)
+        for (i = 0; i < MLP_INPUTS; i++)
+            in[way][i] = i == MLP_X              ? tensor_noise(IGNIS_SHAPE(rows, 20), dtype, 1, wanted & 1)
+                         : i == MLP_W1           ? tensor_noise(IGNIS_SHAPE(24, 20), dtype, 2, wanted & 2)
+                         : i == MLP_W2           ? tensor_noise(IGNIS_SHAPE(12, 24), dtype, 3, wanted & 4)
+                         : biases && i == MLP_B1 ? tensor_noise(IGNIS_SHAPE(24), dtype, 4, wanted & 8)
+                         : biases                ? tensor_noise(IGNIS_SHAPE(12), dtype, 5, wanted & 16)
+                                                 : none;
+    y[0] = ignis_mlp(in[0][MLP_X], in[0][MLP_W1], in[0][MLP_B1], in[0][MLP_W2], in[0][MLP_B2], activation);
+    pre = ignis_linear(in[1][MLP_X], in[1][MLP_W1], in[1][MLP_B1]);
+    hidden = activation == IGNIS_ACTIVATION_RELU ? ignis_relu(pre) : ignis_gelu(pre);
+    y[1] = ignis_linear(hidden, in[1][MLP_W2], in[1][MLP_B2]);
+    for (way = 0; way < 2; way++)
+        CHECK_OK(ignis_backward(y[way], ignis_tensor_data(g)));
+    CHECK(largest_difference(ignis_tensor_data(y[0]), ignis_tensor_data(y[1])) <= 8 * epsilon_of(dtype));
+    for (i = 0; i < MLP_INPUTS; i++) {
+        ignis_array grad[2];
+        if (!in[0][i].id)
+            continue;
+        grad[0] = ignis_tensor_grad(in[0][i]), grad[1] = ignis_tensor_grad(in[1][i]);
+        CHECK_INT(grad[0].id != 0, grad[1].id != 0);
+        if (grad[0].id && grad[1].id)
+            CHECK(largest_difference(grad[0], grad[1]) <= 24 * epsilon_of(dtype));
+    }
+    let_go(pre), let_go(hidden), let_go(y[0]), let_go(y[1]), let_go(g);
+    for (way = 0; way < 2; way++)
+        for (i = 0; i < MLP_INPUTS; i++)
+            if (in[way][i].id)
+                let_go(in[way][i]);
+}
+
+static const ignis_matmul_by both_ways[2] = {IGNIS_MATMUL_AUTO, IGNIS_MATMUL_OWN};
+
+TEST(mlp_is_its_parts)
+{
+    int d, way;
+    for (way = 0; way < 2; way++) {
+        ignis_desc desc = test_desc(NULL);
+        desc.matmul = both_ways[way];
+        SETUP(&desc);
+        for (d = 0; d < 4; d++) {
+            check_mlp(float_dtypes[d], 17, true, IGNIS_ACTIVATION_GELU, 31);
+            check_mlp(float_dtypes[d], 9, true, IGNIS_ACTIVATION_RELU, 31);
+            check_mlp(float_dtypes[d], 9, false, IGNIS_ACTIVATION_GELU, 7);
+            check_mlp(float_dtypes[d], 5, true, IGNIS_ACTIVATION_GELU, 1 << d | 16);
+        }
+        check_mlp(IGNIS_F32, 5, true, IGNIS_ACTIVATION_RELU, 0 | 8);
+        check_mlp(IGNIS_F32, 0, true, IGNIS_ACTIVATION_RELU, 31);
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+TEST(mlp_refuses)
+{
+    ignis_tensor x, w1, b1, w2, none = {0};
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);
+    w1 = tensor_noise(IGNIS_SHAPE(4, 3), IGNIS_F32, 2, true);
+    b1 = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 3, true);
+    w2 = tensor_noise(IGNIS_SHAPE(5, 4), IGNIS_F32, 4, true);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, b1, w2, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("b1 is [3]; [4] is needed");
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, b1, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("b2 is [3]; [5] is needed");
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("w2 is [4, 3]; [out, 4] is needed");
+    CHECK_REFUSED(0, ignis_mlp(x, w2, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, none, (ignis_activation)0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_INT(ignis_tape_length(), 0);
+    let_go(x), let_go(w1), let_go(b1), let_go(w2);
+}
+
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
 TEST(matmul_refuses)
@@ -493,13 +619,29 @@ TEST(matmul_across_devices_is_refused)
     let_go(a), let_go(b);
 }
 
-/*  Without cuBLASLt products fail with what to do about it, and everything else works. */
+/*  Without cuBLASLt Ignis' own kernels compute products, which the logger is told once. */
 TEST(a_missing_library)
+{
+    ignis_desc desc = test_desc(NULL);
+    int told;
+    desc.cublas_library = "missing/libcublasLt.so";
+    desc.verbose = true;
+    SETUP(&desc);
+    told = test_log_count(IGNIS_DIAG_NONE);
+    check_matmul(IGNIS_F32, all_sizes[5], 0, false, false);
+    check_linear(IGNIS_F32, all_sizes[5], true);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    CHECK(test_log_count(IGNIS_DIAG_NONE) > told);
+}
+
+/*  Where cuBLASLt alone is to compute them, products fail with what to do about it, and everything else works. */
+TEST(a_missing_library_that_was_asked_for)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_tensor a, b, y;
     ignis_array g;
     desc.cublas_library = "missing/libcublasLt.so";
+    desc.matmul = IGNIS_MATMUL_CUBLASLT;
     SETUP(&desc);
     a = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, true);
     b = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);

@@ -3,6 +3,8 @@
 #include "fault.h"
 #include "tensor.h"
 
+#include "processes.h"
+
 #include <math.h>
 
 typedef struct attention_case {
@@ -336,6 +338,553 @@ TEST(sdpa_of_views)
     let_go(whole);
 }
 
+/* q, k and v in one tensor ------------------------------------------------------------------------------------------ */
+
+typedef struct packed_case {
+    attention_case attention; /* sk is sq */
+    ignis_sdpa_desc sdpa;
+    ignis_rope_desc rope; /* num_heads 0: nothing turns */
+} packed_case;
+
+static packed_case packed_case_of(const attention_case *c, bool turns)
+{
+    packed_case packed;
+    memset(&packed, 0, sizeof packed);
+    packed.attention = *c;
+    packed.sdpa = sdpa_desc_of(c);
+    packed.rope.num_heads = turns ? c->heads + c->kv_heads : 0;
+    packed.rope.pos_offset = 3;
+    return packed;
+}
+
+static ignis_tensor packed_whole(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const packed_case *c = (const packed_case *)user_data;
+    (void)count;
+    return ignis_sdpa_packed(inputs[0], &c->sdpa, c->rope.num_heads ? &c->rope : NULL);
+}
+
+/*  The same by operations that copy. */
+static ignis_tensor packed_in_parts(const ignis_tensor *inputs, const packed_case *c)
+{
+    const attention_case *a = &c->attention;
+    ignis_rope_desc rope = c->rope;
+    int64_t sizes[3];
+    ignis_tensor parts[3];
+    sizes[0] = (int64_t)a->heads * a->head_dim;
+    sizes[1] = sizes[2] = (int64_t)a->kv_heads * a->head_dim;
+    CHECK_OK(ignis_split(inputs[0], -1, 3, sizes, parts));
+    if (c->rope.num_heads) {
+        rope.num_heads = a->heads;
+        parts[0] = ignis_rope(parts[0], &rope);
+        rope.num_heads = a->kv_heads;
+        parts[1] = ignis_rope(parts[1], &rope);
+    }
+    return ignis_sdpa(parts[0], parts[1], parts[2], &c->sdpa);
+}
+
+static void check_same_bits(const attention_case *c, ignis_dtype dtype, const char *what, ignis_array a, ignis_array b)
+{
+    int64_t size = ignis_array_numel(a) * (int64_t)ignis_dtype_size(dtype);
+    unsigned char *x = (unsigned char *)malloc((size_t)size + 1), *y = (unsigned char *)malloc((size_t)size + 1);
+    char text[256];
+    CHECK_OK(ignis_array_to_host_raw(a, x, size));
+    CHECK_OK(ignis_array_to_host_raw(b, y, size));
+    if (memcmp(x, y, (size_t)size) != 0) {
+        snprintf(text, sizeof text, "%s differs: dtype %d, batch %d, heads %d of %d and %d, %d rows, mask %d", what, (int)dtype, c->batch,
+                 c->head_dim, c->heads, c->kv_heads, c->sq, (int)c->mask);
+        test__fail(__FILE__, __LINE__, text);
+    }
+    free(x);
+    free(y);
+}
+
+static void check_packed(packed_case packed, ignis_dtype dtype)
+{
+    const attention_case *c = &packed.attention;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x[2], y[2], weights = tensor_noise(rows_shape(c, c->sq, c->heads), dtype, 9, false);
+    int i;
+    for (i = 0; i < 2; i++) {
+        x[i] = tensor_noise(rows_shape(c, c->sq, c->heads + 2 * c->kv_heads), dtype, 8, true);
+        y[i] = i ? packed_in_parts(&x[i], &packed) : packed_whole(&x[i], 1, &packed);
+        CHECK_SHAPE_IS(y[i], rows_shape(c, c->sq, c->heads));
+        CHECK_OK(ignis_backward(y[i], ignis_tensor_data(weights)));
+    }
+    check_same_bits(c, dtype, "the value", ignis_tensor_data(y[0]), ignis_tensor_data(y[1]));
+    check_same_bits(c, dtype, "the gradient", ignis_tensor_grad(x[0]), ignis_tensor_grad(x[1]));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  On tensor cores and in plain CUDA C, with rows in packs of 16 bytes and without. */
+static const attention_case packed_cases[] = {
+    {2, 2, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 33, 33, IGNIS_MASK_NONE}, {2, 3, 1, 40, 17, 17, IGNIS_MASK_CAUSAL},
+    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {2, 2, 1, 38, 5, 5, IGNIS_MASK_NONE},
+};
+
+TEST(sdpa_packed_has_the_bits_of_its_parts)
+{
+    int i, d, turns;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(packed_cases); i++)
+        for (d = 0; d < 4; d++)
+            for (turns = 0; turns < 2; turns++)
+                check_packed(packed_case_of(&packed_cases[i], turns != 0), float_dtypes[d]);
+}
+
+/*  By the kernels of compute capability 9.0, whose maps have the strides of the whole. */
+TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
+{
+    static const attention_case c = {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL};
+    ignis_desc desc = test_desc(NULL);
+    ignis_device_info device;
+    int turns;
+    desc.attention = IGNIS_ATTENTION_WGMMA;
+    SETUP(&desc);
+    CHECK_OK(ignis_device_query(0, &device));
+    if (device.compute_major != 9)
+        SKIP("the device is not of compute capability 9.0");
+    for (turns = 0; turns < 2; turns++) {
+        fault_reset_counts();
+        check_packed(packed_case_of(&c, turns != 0), IGNIS_BF16);
+        CHECK_INT(fault_count("cuTensorMapEncodeTiled"), 2 * (4 + 6)); /* forward and backward took them, twice */
+    }
+}
+
+TEST(sdpa_packed_gradients_are_those_of_finite_differences)
+{
+    static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL}, {2, 1, 1, 6, 3, 3, IGNIS_MASK_NONE}};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2 * COUNT_OF(checked); i++) {
+        const attention_case *c = &checked[i / 2];
+        packed_case packed = packed_case_of(c, i % 2 != 0);
+        ignis_tensor x = tensor_noise(rows_shape(c, c->sq, c->heads + 2 * c->kv_heads), IGNIS_F64, 5, true);
+        CHECK(ignis_gradcheck(packed_whole, &packed, &x, 1, NULL) < 1e-6);
+        CHECK_OK(ignis_status_last());
+        let_go(x);
+    }
+}
+
+/*  Nothing but the result and what it needs for the backward is made, and nothing is copied. */
+TEST(sdpa_packed_launches)
+{
+    static const attention_case c = {2, 2, 1, 64, 33, 33, IGNIS_MASK_CAUSAL};
+    packed_case packed = packed_case_of(&c, false);
+    ignis_tensor x, y;
+    int i;
+    SETUP(NULL);
+    x = tensor_noise(rows_shape(&c, c.sq, c.heads + 2 * c.kv_heads), IGNIS_BF16, 8, true);
+    CHECK_OK(ignis_zero_grad(x));
+    for (i = 0; i < 2; i++) { /* compiled, then counted */
+        fault_reset_counts();
+        y = packed_whole(&x, 1, &packed);
+        CHECK_INT(fault_count("cuLaunchKernel") - (i ? 1 : fault_count("cuLaunchKernel")), 0);
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+        let_go(y);
+    }
+    CHECK_INT(fault_count("cuLaunchKernel"), 1 + 3 + 1); /* delta, k and v, q; and the sum with the gradient that was there */
+    CHECK_INT(fault_count("cuMemcpyDtoDAsync_v2"), 0);
+    let_go(x);
+}
+
+/*  The caller's own frequencies on the device, which backward reads again, and no rows at all. */
+TEST(sdpa_packed_turns_by_frequencies_of_the_caller)
+{
+    static const attention_case c = {2, 2, 1, 8, 7, 7, IGNIS_MASK_CAUSAL}, none = {2, 2, 1, 8, 0, 0, IGNIS_MASK_CAUSAL};
+    static const double frequencies[4] = {1, 0.3, 0.09, 0.027};
+    packed_case packed = packed_case_of(&c, true);
+    ignis_tensor own;
+    SETUP(NULL);
+    own = tensor_of(frequencies, IGNIS_SHAPE(4), IGNIS_F32, false);
+    packed.rope.inv_freq_array = ignis_tensor_data(own);
+    check_packed(packed, IGNIS_F32);
+    let_go(own);
+    check_packed(packed_case_of(&none, true), IGNIS_F32);
+}
+
+TEST(sdpa_packed_errors)
+{
+    ignis_tensor x, row, odd, wide, ints;
+    ignis_sdpa_desc desc;
+    ignis_rope_desc rope;
+    memset(&desc, 0, sizeof desc);
+    memset(&rope, 0, sizeof rope);
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, false);
+    row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F32, 1, false);
+    odd = tensor_noise(IGNIS_SHAPE(3, 12), IGNIS_F32, 1, false);
+    wide = tensor_noise(IGNIS_SHAPE(1, 3 * 257), IGNIS_F32, 1, false);
+    ints = tensor_counting(IGNIS_SHAPE(3, 16), IGNIS_I32, 1, false);
+    desc.num_heads = 2, desc.num_kv_heads = 1;
+    CHECK_FAILS(ignis_sdpa_packed(row, &desc, NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_MESSAGE_HAS("qkv is [16]");
+    CHECK_FAILS(ignis_sdpa_packed(x, NULL, NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_MESSAGE_HAS("num_heads (1) and 2 * num_kv_heads (1) heads of equal size");
+    CHECK_FAILS(ignis_sdpa_packed(ints, &desc, NULL), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_sdpa_packed(wide, NULL, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("head_dim is 257");
+    rope.num_heads = 2;
+    CHECK_FAILS(ignis_sdpa_packed(x, &desc, &rope), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("rope->num_heads is 2; q and k have 3 heads");
+    rope.num_heads = 0;
+    CHECK_FAILS(ignis_sdpa_packed(odd, &desc, &rope), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("heads of 3 elements");
+    desc.num_kv_heads = 3;
+    CHECK_FAILS(ignis_sdpa_packed(x, &desc, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SDPA_HEADS);
+    let_go(x), let_go(row), let_go(odd), let_go(wide), let_go(ints);
+}
+
+/* wgmma --------------------------------------------------------------------------------------------------------- */
+
+/*  Asks for the kernels of compute capability 9.0, and for what the logger hears of those that are taken instead. */
+static ignis_desc wgmma_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.attention = IGNIS_ATTENTION_WGMMA;
+    desc.verbose = true;
+    return desc;
+}
+
+static int not_by_wgmma(void) { return test_log_count(IGNIS_DIAG_UNSUPPORTED); }
+
+#define SETUP_WGMMA()                             \
+    do {                                          \
+        ignis_device_info device;                 \
+        ignis_desc setup = wgmma_desc();          \
+        SETUP(&setup);                            \
+        CHECK_OK(ignis_device_query(0, &device)); \
+        if (device.compute_major != 9)            \
+            SKIP("the device has no wgmma");      \
+    } while (0)
+
+/*  The values alone, of inputs between -factor and factor. The caller frees them. */
+static double *forward_values(const attention_case *c, ignis_dtype dtype, double factor, bool check)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_shape shapes[4];
+    ignis_tensor inputs[3], output;
+    double *in[4], *results[RESULTS], *got;
+    int i;
+    shapes[0] = shapes[3] = rows_shape(c, c->sq, c->heads);
+    shapes[1] = shapes[2] = rows_shape(c, c->sk, c->kv_heads);
+    for (i = 0; i < 4; i++) {
+        in[i] = rounded_noise(shapes[i], dtype, (uint64_t)(3 + i), i < 2 ? factor : 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+    }
+    for (i = 0; i < 3; i++)
+        inputs[i] = tensor_of(in[i], shapes[i], dtype, false);
+    output = ignis_sdpa(inputs[0], inputs[1], inputs[2], &desc);
+    CHECK(output.id != 0);
+    got = tensor_values(output);
+    if (check) {
+        reference(c, in, results);
+        check_results(c, dtype, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    }
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    return got;
+}
+
+/*  Lengths around the borders of tiles, keys that no query sees and queries that see no key, groups of heads, batches. The gradients show that
+    the sums for backward are right. */
+TEST(sdpa_by_wgmma)
+{
+    static const attention_case by_wgmma[] = {
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},     {2, 4, 2, 64, 77, 200, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 193, 129, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 257, 257, IGNIS_MASK_CAUSAL}, {2, 2, 1, 64, 300, 77, IGNIS_MASK_CAUSAL},   {0, 2, 2, 128, 77, 200, IGNIS_MASK_CAUSAL},
+        {2, 4, 1, 128, 129, 64, IGNIS_MASK_NONE},   {0, 1, 1, 128, 200, 130, IGNIS_MASK_CAUSAL}, {0, 32, 8, 64, 3, 5, IGNIS_MASK_CAUSAL},
+        {0, 1, 1, 128, 1, 129, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(by_wgmma); i++)
+        check_case(&by_wgmma[i], i % 3 == 2 ? IGNIS_F16 : IGNIS_BF16);
+}
+
+/*  A size of heads for each tile of keys, whole slabs of 64 columns and parts of them. */
+TEST(sdpa_by_wgmma_sizes_of_heads)
+{
+    static const int sizes[] = {72, 120, 192, 256};
+    attention_case c = {2, 4, 2, 0, 70, 133, IGNIS_MASK_CAUSAL};
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.head_dim = sizes[i];
+        free(forward_values(&c, i % 2 ? IGNIS_BF16 : IGNIS_F16, 2, true));
+        CHECK_INT(not_by_wgmma(), 0);
+    }
+    c.head_dim = 256;
+    c.sq = 190;
+    c.sk = 129;
+    free(forward_values(&c, IGNIS_BF16, 2, true)); /* out waits in the place of q for queries that see nothing */
+}
+
+/*  Few queries and many keys: each item is split, and the parts are added up; more items than multiprocessors: blocks go on with others. */
+TEST(sdpa_by_wgmma_items)
+{
+    static const attention_case items[] = {
+        {0, 2, 1, 64, 40, 1100, IGNIS_MASK_CAUSAL}, {2, 1, 1, 64, 700, 900, IGNIS_MASK_CAUSAL},  {0, 2, 2, 64, 5, 1025, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 800, 600, IGNIS_MASK_CAUSAL}, {2, 70, 35, 64, 200, 40, IGNIS_MASK_CAUSAL}, {0, 140, 10, 64, 9, 140, IGNIS_MASK_NONE},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(items); i++)
+        free(forward_values(&items[i], IGNIS_BF16, 2, true));
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+TEST(sdpa_by_wgmma_of_large_scores)
+{
+    static const attention_case c = {0, 2, 1, 64, 70, 300, IGNIS_MASK_CAUSAL};
+    static const double factors[] = {30, 1e4};
+    double *got;
+    int64_t i;
+    int f;
+    SETUP_WGMMA();
+    for (f = 0; f < COUNT_OF(factors); f++) {
+        got = forward_values(&c, IGNIS_BF16, factors[f], f == 0);
+        for (i = 0; i < 70 * 128 && fabs(got[i]) <= 2;)
+            i++;
+        CHECK_INT(i, 70 * 128); /* all of them are numbers */
+        free(got);
+    }
+}
+
+/*  Two tiles of keys and more, whole ones and parts; sections of heads that go up and down; a size of heads for each way to share the
+    columns among the groups of warps. */
+TEST(sdpa_backward_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+    } backward[] = {
+        {{2, 8, 2, 64, 130, 260, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 4, 1, 64, 400, 150, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{0, 2, 2, 64, 300, 1, IGNIS_MASK_NONE}, IGNIS_F16},      {{2, 2, 1, 72, 65, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 2, 1, 112, 129, 200, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 300, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 2, 1, 128, 300, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 8, 2, 128, 77, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 2, 1, 136, 100, 150, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 2, 2, 192, 130, 77, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 4, 2, 256, 70, 133, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 1, 1, 256, 200, 70, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+    };
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(backward); i++)
+        check_case(&backward[i].c, backward[i].dtype);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+/*  All three gradients come from one kernel; who needs one of them gets that one. */
+TEST(sdpa_backward_by_wgmma_of_one_tensor)
+{
+    static const attention_case c = {0, 2, 1, 64, 40, 70, IGNIS_MASK_CAUSAL};
+    ignis_sdpa_desc desc = sdpa_desc_of(&c);
+    double *all[3], *one;
+    int which, i;
+    SETUP_WGMMA();
+    for (which = -1; which < 3; which++) { /* all first */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor in[3], out;
+        for (i = 0; i < 3; i++)
+            in[i] = tensor_noise(rows_shape(&c, i ? c.sk : c.sq, i ? 1 : 2), IGNIS_BF16, (uint64_t)(5 + i), which < 0 || i == which);
+        out = ignis_sdpa(in[0], in[1], in[2], &desc);
+        CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+        for (i = 0; i < 3; i++)
+            CHECK((ignis_tensor_grad(in[i]).id != 0) == (which < 0 || i == which));
+        if (which < 0) {
+            for (i = 0; i < 3; i++)
+                all[i] = array_values(ignis_tensor_grad(in[i]));
+        } else {
+            one = array_values(ignis_tensor_grad(in[which]));
+            CHECK(memcmp(one, all[which], (size_t)(which ? 70 * 64 : 40 * 128) * sizeof *one) == 0);
+            free(one);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (i = 0; i < 3; i++)
+        free(all[i]);
+    CHECK_INT(not_by_wgmma(), 0);
+}
+
+static uint64_t hash_of(uint64_t hash, double *values, int64_t numel) /* and frees them */
+{
+    int64_t i;
+    for (i = 0; i < numel; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3u;
+    }
+    free(values);
+    return hash;
+}
+
+static uint64_t hash_of_gradients(uint64_t hash, const attention_case *c)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_tensor in[3], out;
+    int i;
+    for (i = 0; i < 3; i++)
+        in[i] = tensor_noise(i ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads), IGNIS_BF16, (uint64_t)(5 + i), true);
+    out = ignis_sdpa(in[0], in[1], in[2], &desc);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
+    for (i = 0; i < 3; i++)
+        hash = hash_of(hash, array_values(ignis_tensor_grad(in[i])), numel_of(in[i]));
+    CHECK_OK(ignis_scope_end(scope));
+    return hash;
+}
+
+/*  The same bits each time, whatever the order in which blocks and warps run. */
+static uint64_t bits_by_wgmma(void)
+{
+    static const attention_case same[] = {{2, 4, 2, 64, 300, 400, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 64, 50, 1100, IGNIS_MASK_CAUSAL},
+                                          {0, 2, 1, 192, 130, 150, IGNIS_MASK_CAUSAL}};
+    uint64_t hash = 1;
+    int i;
+    for (i = 0; i < COUNT_OF(same); i++) {
+        const attention_case *c = &same[i];
+        hash = hash_of(hash, forward_values(c, IGNIS_BF16, 2, false), (int64_t)(c->batch ? c->batch : 1) * c->sq * c->heads * c->head_dim);
+        hash = hash_of_gradients(hash, c);
+    }
+    return hash;
+}
+
+static int bits_role(void)
+{
+    ignis_desc setup = wgmma_desc();
+    uint64_t hash;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 1;
+    hash = bits_by_wgmma();
+    return process_send(PROCESS_SOCKET, &hash, sizeof hash, -1) && ignis_shutdown() == IGNIS_OK ? 0 : 1;
+}
+
+TEST(sdpa_by_wgmma_has_the_same_bits_in_any_order)
+{
+    static const char *const orders[] = {"reverse", "random:3"};
+    process children[COUNT_OF(orders)];
+    uint64_t expected, got;
+    int i;
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        setenv("IGNIS_SIM_ORDER", orders[i], 1);
+        children[i] = process_start("bits");
+    }
+    unsetenv("IGNIS_SIM_ORDER");
+    SETUP_WGMMA();
+    expected = bits_by_wgmma();
+    CHECK(bits_by_wgmma() == expected);
+    for (i = 0; i < COUNT_OF(orders); i++) {
+        CHECK(process_receive(children[i].socket, &got, sizeof got, NULL) && got == expected);
+        CHECK_INT(process_end(&children[i]), 0);
+    }
+}
+
+/*  Many turns at the same tiles, many times. */
+TEST(sdpa_backward_by_wgmma_repeats)
+{
+    static const attention_case c = {0, 2, 2, 128, 200, 900, IGNIS_MASK_CAUSAL};
+    uint64_t first;
+    int run;
+    SETUP_WGMMA();
+    first = hash_of_gradients(1, &c);
+    for (run = 0; run < (test_is_simulator() || test_is_memcheck() ? 2 : 100); run++)
+        CHECK(hash_of_gradients(1, &c) == first);
+}
+
+/*  A graph has the tensor maps and the counter of items that it was captured with. */
+TEST(sdpa_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, out;
+    ignis_graph graph;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, false);
+    out = ignis_sdpa(x, x, x, NULL);
+    first = tensor_values(out);
+    let_go(out);
+    CHECK_OK(ignis_graph_begin());
+    out = ignis_sdpa(x, x, x, NULL);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = tensor_values(out);
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(out);
+    let_go(x);
+}
+
+TEST(sdpa_backward_by_wgmma_in_a_graph)
+{
+    ignis_tensor x, g;
+    ignis_graph graph;
+    ignis_scope scope;
+    double *first, *again;
+    int64_t i;
+    int run;
+    SETUP_WGMMA();
+    x = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 1, true);
+    g = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_BF16, 2, false);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    first = array_values(ignis_tensor_grad(x));
+    CHECK_OK(ignis_graph_begin());
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_backward(ignis_sdpa(x, x, x, NULL), ignis_tensor_data(g)));
+    CHECK_OK(ignis_scope_end(scope));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    for (run = 0; run < 2; run++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        again = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < 150 * 64; i++)
+            CHECK(again[i] == first[i]);
+        free(again);
+    }
+    free(first);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    let_go(g);
+}
+
+/*  What they do not take goes to the other kernels, and the logger hears why. */
+TEST(sdpa_not_by_wgmma)
+{
+    static const struct {
+        attention_case c;
+        ignis_dtype dtype;
+        const char *why;
+    } others[] = {{{0, 1, 1, 64, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F32, "the dtype is not f16 or bf16"},
+                  {{0, 1, 1, 48, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F16, "head_dim is not a multiple of 8 from 64 to 256"},
+                  {{0, 1, 1, 63, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_BF16, "head_dim is not a multiple of 8 from 64 to 256"}};
+    ignis_desc desc = wgmma_desc();
+    int i;
+    SETUP_WGMMA();
+    for (i = 0; i < COUNT_OF(others); i++) {
+        free(forward_values(&others[i].c, others[i].dtype, 2, true));
+        CHECK_INT(not_by_wgmma(), i + 1);
+        CHECK(strstr(test_log_text(IGNIS_DIAG_UNSUPPORTED), others[i].why) != NULL);
+    }
+    CHECK_OK(ignis_shutdown());
+    desc.attention = IGNIS_ATTENTION_COUNT;
+    CHECK_FAILS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    SETUP(NULL);
+}
+
 /* decode -------------------------------------------------------------------------------------------------------- */
 
 static void check_decode(const attention_case *c, ignis_dtype dtype)
@@ -394,11 +943,12 @@ TEST(decode_sdpa_values)
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
 /*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
-static void fail_everywhere(const char *prefix)
+static void fail_everywhere(const char *prefix, ignis_attention attention, int rows, int width)
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;
-    ignis_tensor x, query, out;
+    ignis_rope_desc rope;
+    ignis_tensor x, query, qkv, out;
     ignis_scope scope;
     ignis_status status;
     int64_t before;
@@ -406,18 +956,25 @@ static void fail_everywhere(const char *prefix)
     bool reached = true;
     memset(&setup, 0, sizeof setup);
     setup.memory_bypass = true; /* every array is an allocation */
+    setup.attention = attention;
     SETUP(&setup);
     memset(&desc, 0, sizeof desc);
     desc.num_heads = 2;
-    x = tensor_noise(IGNIS_SHAPE(5, 16), IGNIS_BF16, 1, true);
-    query = tensor_noise(IGNIS_SHAPE(1, 16), IGNIS_BF16, 2, false);
-    CHECK_OK(ignis_zero_grad(x));
+    x = tensor_noise(IGNIS_SHAPE(rows, width), IGNIS_BF16, 1, true);
+    query = tensor_noise(IGNIS_SHAPE(1, width), IGNIS_BF16, 2, false);
+    qkv = tensor_noise(IGNIS_SHAPE(rows, 3 * width), IGNIS_BF16, 3, true);
+    memset(&rope, 0, sizeof rope);
+    CHECK_OK(ignis_zero_grad(x)), CHECK_OK(ignis_zero_grad(qkv));
     before = memory().live_bytes;
     for (at = 1; at < 200 && reached; at++) {
         scope = ignis_scope_begin();
         fault_arm(prefix, at, 2);
         out = ignis_sdpa(x, x, x, &desc);
         status = out.id ? ignis_backward(out, ignis_tensor_data(x)) : ignis_status_last();
+        if (status == IGNIS_OK) {
+            out = ignis_sdpa_packed(qkv, &desc, &rope);
+            status = out.id ? ignis_backward(out, ignis_tensor_data(x)) : ignis_status_last();
+        }
         if (status == IGNIS_OK && !ignis_decode_sdpa(query, x, x, 2).id)
             status = ignis_status_last();
         reached = fault.failed != NULL;
@@ -432,10 +989,21 @@ static void fail_everywhere(const char *prefix)
     CHECK(!reached && failures > 0);
     let_go(x);
     let_go(query);
+    let_go(qkv);
 }
 
-TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc"); }
-TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel"); }
+TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_MMA, 5, 16); }
+TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_MMA, 5, 16); }
+
+/*  So many rows that their keys are split. */
+TEST(sdpa_by_wgmma_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel", IGNIS_ATTENTION_WGMMA, 400, 128); }
+TEST(sdpa_by_wgmma_unwinds_when_maps_fail)
+{
+    SETUP_WGMMA();
+    CHECK_OK(ignis_shutdown());
+    fail_everywhere("cuTensorMapEncodeTiled", IGNIS_ATTENTION_WGMMA, 40, 128);
+}
 
 /* errors -------------------------------------------------------------------------------------------------------- */
 
@@ -501,4 +1069,4 @@ TEST(sdpa_errors)
     let_go(wider);
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+int main(int argc, char **argv) { return process_role(argc, argv) ? bits_role() : test_run(argc, argv); }

@@ -136,6 +136,7 @@ TEST(softmax_of_200000)
     SETUP(NULL);
     EACH_FLOAT(dtype)
     {
+        check_softmax(dtype, 3, 50257, 0);
         check_softmax(dtype, 1, 200000, 0);
         check_softmax(dtype, 2, 100001, dtype == IGNIS_F32);
     }
@@ -265,6 +266,48 @@ TEST(norms_of_many_lengths)
     }
 }
 
+/*  Rows that begin anywhere, in tiles that end anywhere, and rows of several tiles and blocks; the same bits each time. */
+TEST(norms_of_odd_rows)
+{
+    static const int64_t sizes[][2] = {{1, 257},    {700, 257}, {3000, 5}, {129, 511}, {300, 513},
+                                       {140, 1003}, {5, 6143},  {3, 6145}, {2, 8191}};
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        check_norm(false, dtype, sizes[i][0], sizes[i][1], 0, 0);
+        if (i % 2)
+            check_norm(true, dtype, sizes[i][0], sizes[i][1], 0, 0);
+    }
+    check_norm(false, IGNIS_BF16, 140, 12288, 0, 0); /* more rows than blocks */
+    check_norm(true, IGNIS_F32, 3, 8000, 0, 0);
+}
+
+/*  The bits of the gradients, twice. */
+TEST(norm_gradients_are_deterministic)
+{
+    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {900, 256}};
+    double *values[2][3];
+    int i, k, run;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        for (run = 0; run < 2; run++) {
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[i][0], sizes[i][1]), IGNIS_BF16, 1, true);
+            ignis_tensor w = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 2, true),
+                         b = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 3, true), y = ignis_layer_norm(x, w, b, 0);
+            free(backward_from(y, IGNIS_BF16, 4, 0));
+            for (k = 0; k < 3; k++)
+                values[run][k] = array_values(ignis_tensor_grad(k == 0 ? x : k == 1 ? w : b));
+            let_go(x), let_go(w), let_go(b), let_go(y);
+        }
+        for (k = 0; k < 3; k++) {
+            CHECK(memcmp(values[0][k], values[1][k], sizeof **values[0] * (size_t)(k ? sizes[i][1] : sizes[i][0] * sizes[i][1])) == 0);
+            free(values[0][k]), free(values[1][k]);
+        }
+    }
+}
+
 TEST(norms_of_200000)
 {
     SETUP(NULL);
@@ -288,6 +331,195 @@ TEST(layer_norm_far_from_zero)
     check_norm(false, IGNIS_F32, 4, 512, 0, 1000);
     check_norm(false, IGNIS_F32, 2, 9000, 0, 1000);
     check_norm(false, IGNIS_F64, 4, 100, 0, 1000);
+}
+
+/*  Tensors whose sum is normalized, each used twice more, so that every gradient is a sum: what is normalized has one before the norm adds its own. */
+static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
+{
+    const double eps = 1e-3;
+    const char *name = fused ? "add_norm" : "add and norm";
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 2, offset, true), y = noise_at(shape_of(x), dtype, 3, 1, 0, true);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true), sum, h, out;
+    double *ss, *ws = tensor_values(w), *bs = tensor_values(b), *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n);
+    double *grads, *got, *xs = tensor_values(x), *ys = tensor_values(y), tolerance = rounding_of(dtype);
+    ignis_scope scope = ignis_scope_begin();
+    int64_t r, i;
+    if (fused) {
+        h = rms ? ignis_add_rms_norm(x, y, w, eps, &sum) : ignis_add_layer_norm(x, y, w, b, eps, &sum);
+    } else {
+        sum = ignis_add(x, y);
+        h = rms ? ignis_rms_norm(sum, w, eps) : ignis_layer_norm(sum, w, b, eps);
+    }
+    out = ignis_add(sum, h);
+    ss = tensor_values(sum);
+    for (i = 0; i < rows * n; i++)
+        expected[i] = xs[i] + ys[i];
+    CHECK_ALL(name, dtype, n, ss, expected, rows * n, tolerance, 1);
+    grads = backward_from(out, dtype, 13, 0);
+    for (r = 0; r < rows; r++) {
+        double mean = 0, square = 0, rstd, sum_g = 0, sum_gh = 0;
+        const double *row = ss + r * n, *grad = grads + r * n;
+        for (i = 0; i < n && !rms; i++)
+            mean += row[i] / (double)n;
+        for (i = 0; i < n; i++)
+            square += (row[i] - mean) * (row[i] - mean) / (double)n;
+        rstd = 1 / sqrt(square + eps);
+        for (i = 0; i < n; i++) {
+            double g = (row[i] - mean) * rstd;
+            expected[r * n + i] = g * ws[i] + (rms ? 0 : bs[i]);
+            sum_g += rms ? 0 : grad[i] * ws[i] / (double)n;
+            sum_gh += grad[i] * ws[i] * g / (double)n;
+            dw[i] += grad[i] * g;
+        }
+        for (i = 0; i < n; i++)
+            dx[r * n + i] = grad[i] + rstd * (grad[i] * ws[i] - sum_g - (row[i] - mean) * rstd * sum_gh);
+    }
+    got = tensor_values(h);
+    CHECK_ALL(name, dtype, n, got, expected, rows * n, tolerance, 1);
+    free(got);
+    for (i = 0; i < 2; i++) {
+        got = array_values(ignis_tensor_grad(i ? y : x));
+        CHECK_ALL("gradient of what is added", dtype, n, got, dx, rows * n, 2 * tolerance,
+                  largest(dx, rows * n) * 0.3 + (n == 1 ? 10 : 1e-3));
+        free(got);
+    }
+    got = array_values(ignis_tensor_grad(w));
+    CHECK_ALL("dw behind a sum", dtype, n, got, dw, n, tolerance, largest(dw, n) * 0.3 + 1e-3);
+    free(got), free(xs), free(ys), free(ss), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw);
+    CHECK_OK(ignis_scope_end(scope));
+    let_go(x), let_go(y), let_go(w), let_go(b);
+}
+
+TEST(add_norm_is_add_and_norm)
+{
+    static const int64_t few[] = {1, 7, 8, 64, 257, 768, 1032, 8192, 9001, 20000};
+    ignis_dtype dtype;
+    int i, kind;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(few); i++)
+        for (kind = 0; kind < 4; kind++)
+            if (kind > 1 || few[i] < 1100)
+                check_add_norm(kind % 2 == 1, kind > 1, dtype, few[i] > 2000 ? 2 : 19, few[i], few[i] == 1032 && kind % 2);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  What is one call gives the bits of what is two, and its gradients too. */
+TEST(add_norm_has_the_bits_of_both)
+{
+    double *values[2][4];
+    int i, k, fused;
+    ignis_dtype dtype;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        for (fused = 0; fused < 2; fused++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(5, 64), dtype, 7, true), y = tensor_noise(IGNIS_SHAPE(5, 64), dtype, 8, true), h;
+            ignis_tensor w = tensor_noise(IGNIS_SHAPE(64), dtype, 9, true), b = tensor_noise(IGNIS_SHAPE(64), dtype, 10, true), sum = x;
+            if (fused) {
+                h = ignis_add_layer_norm(sum, y, w, b, 0, &sum); /* in place of what it was */
+            } else {
+                sum = ignis_add(sum, y);
+                h = ignis_layer_norm(sum, w, b, 0);
+            }
+            values[fused][0] = tensor_values(sum);
+            values[fused][1] = tensor_values(h);
+            free(backward_from(ignis_mul(h, sum), dtype, 5, 0));
+            values[fused][2] = array_values(ignis_tensor_grad(x));
+            values[fused][3] = array_values(ignis_tensor_grad(w));
+            CHECK_OK(ignis_scope_end(scope));
+        }
+        for (i = 0; i < 4; i++) {
+            CHECK(memcmp(values[0][i], values[1][i], sizeof **values[0] * (i < 3 ? 5 * 64 : 64)) == 0);
+            for (k = 0; k < 2; k++)
+                free(values[k][i]);
+        }
+    }
+}
+
+/*  Nothing is left of a sum that nobody asked for, of one without gradients, and of none. */
+TEST(add_norm_without_sum_gradient_or_rows)
+{
+    ignis_tensor x, y, w, h, sum;
+    double *dx;
+    int i;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F64, 1, true);
+    y = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F64, 2, false);
+    w = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 3, true);
+    h = ignis_add_rms_norm(x, y, w, 0, NULL);
+    free(backward_from(h, IGNIS_F64, 4, 0));
+    dx = array_values(ignis_tensor_grad(x));
+    CHECK(largest(dx, 48) > 0);
+    CHECK(ignis_tensor_grad(y).id == 0);
+    free(dx);
+    let_go(h);
+    h = ignis_add_rms_norm(y, y, w, 0, &sum); /* only w is to have a gradient */
+    CHECK(!tensor_info(sum).requires_grad);
+    free(backward_from(h, IGNIS_F64, 4, 0));
+    let_go(h), let_go(sum);
+    CHECK_OK(ignis_no_grad_begin());
+    h = ignis_add_rms_norm(x, y, w, 0, &sum);
+    CHECK(!tensor_info(h).requires_grad && !tensor_info(sum).requires_grad);
+    let_go(h), let_go(sum);
+    CHECK_OK(ignis_no_grad_end());
+    let_go(x), let_go(y);
+    x = tensor_noise(IGNIS_SHAPE(0, 16), IGNIS_F64, 1, true);
+    h = ignis_add_rms_norm(x, x, w, 0, &sum);
+    CHECK_SHAPE_IS(h, IGNIS_SHAPE(0, 16));
+    CHECK_OK(ignis_backward(h, ignis_tensor_data(h)));
+    let_go(h), let_go(sum), let_go(x);
+    x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F64, 1, true);
+    y = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 1, true);
+    for (i = 0; i < 3; i++) {
+        sum = w;
+        CHECK(ignis_add_rms_norm(x, i ? x : y, i == 1 ? x : w, i == 2 ? -1 : 0, &sum).id == 0 && sum.id == 0);
+        CHECK_INT(ignis_status_last(), i == 2 ? IGNIS_ERROR_ARGUMENT : IGNIS_ERROR_SHAPE);
+        ignis_status_clear();
+    }
+    let_go(x), let_go(y), let_go(w);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  The gradient that is there before is shared with a leaf, which must not see what a norm adds to it. The sum is rounded once. */
+TEST(norm_adds_to_a_gradient_that_others_have)
+{
+    const int rows = 4, n = 64;
+    ignis_tensor x, other, w, s, h, out;
+    double *xs, *ws, *dx, *d_other, *grads, *rounded, *expected = numbers(rows * n);
+    int r, i, differ = 0;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_noise(IGNIS_SHAPE(rows, n), IGNIS_BF16, 1, true);
+    other = tensor_noise(IGNIS_SHAPE(rows, n), IGNIS_BF16, 2, true);
+    w = tensor_noise(IGNIS_SHAPE(n), IGNIS_BF16, 3, false);
+    s = ignis_scale(x, 1);
+    h = ignis_rms_norm(s, w, 0);
+    out = ignis_add(ignis_add(s, other), h);
+    grads = backward_from(out, IGNIS_BF16, 4, 0);
+    xs = tensor_values(x);
+    ws = tensor_values(w);
+    for (r = 0; r < rows; r++) {
+        const double *row = xs + r * n, *grad = grads + r * n;
+        double square = 1e-5, sum = 0;
+        for (i = 0; i < n; i++) {
+            square += row[i] * row[i] / n;
+            sum += grad[i] * ws[i] * row[i] / n;
+        }
+        for (i = 0; i < n; i++)
+            expected[r * n + i] = grad[i] + (grad[i] * ws[i] - row[i] * sum / square) / sqrt(square);
+    }
+    dx = array_values(ignis_tensor_grad(x));
+    d_other = array_values(ignis_tensor_grad(other));
+    CHECK_ALL("gradient beside a norm", IGNIS_BF16, n, d_other, grads, rows * n, 0, 0);
+    rounded = tensor_values(tensor_of(expected, IGNIS_SHAPE(rows, n), IGNIS_BF16, false));
+    for (i = 0; i < rows * n; i++)
+        differ += dx[i] != rounded[i];
+    CHECK(differ <= 2); /* where the exact sum is next to the middle of two numbers */
+    free(rounded), free(xs), free(ws), free(dx), free(d_other), free(grads), free(expected);
+    CHECK_OK(ignis_scope_end(scope));
 }
 
 TEST(norm_of_no_rows)
@@ -634,6 +866,233 @@ TEST(cross_entropy_behind_and_before_others)
     }
     for (i = 0; i < 3; i++)
         free(values[i]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/* linear_cross_entropy --------------------------------------------------------------------------------------------------------- */
+
+typedef struct linear_entropy_case {
+    ignis_dtype dtype;
+    int64_t rows, n, columns, classes, chunk;
+    ignis_reduction reduction;
+    double upstream;           /* the gradient of the loss */
+    bool of_hidden, of_weight; /* gradients */
+} linear_entropy_case;
+
+static void check_linear_cross_entropy(const linear_entropy_case *e)
+{
+    ignis_cross_entropy_desc desc;
+    ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor hidden = noise_at(IGNIS_SHAPE(e->rows, e->n), e->dtype, 1, 1, 0, e->of_hidden), targets, loss, grad;
+    ignis_tensor weight = noise_at(IGNIS_SHAPE(e->columns, e->n), e->dtype, 2, 1, 0, e->of_weight);
+    int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, v, i, used = 0;
+    double *hs = tensor_values(hidden), *ws = tensor_values(weight), *dh = numbers(e->rows * e->n), *dw = numbers(e->columns * e->n), *got;
+    double *row = numbers(e->columns), *share = numbers(e->columns), sum = 0, scale,
+           tolerance = e->dtype == IGNIS_F16 ? 3e-3 : 2 * rounding_of(e->dtype);
+    for (r = 0; r < e->rows; r++) {
+        indices[r] = r % 5 == 1 ? -100 : (int64_t)((noise(20, r) + 1) / 2 * (double)e->classes);
+        used += indices[r] != -100;
+    }
+    targets = indices_of(indices, IGNIS_SHAPE(e->rows), IGNIS_I32);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = e->reduction;
+    desc.classes = e->classes == e->columns ? 0 : e->classes;
+    desc.chunk = e->chunk;
+    loss = ignis_linear_cross_entropy(hidden, weight, targets, &desc);
+    CHECK_SHAPE_IS(loss, IGNIS_SHAPE(1));
+    CHECK_INT(tensor_info(loss).dtype, wide);
+    scale = e->reduction == IGNIS_REDUCTION_MEAN ? 1 / (double)used : 1;
+    for (r = 0; r < e->rows; r++) {
+        double max = -INFINITY, exps = 0;
+        if (indices[r] == -100)
+            continue;
+        for (v = 0; v < e->classes; v++) {
+            for (row[v] = 0, i = 0; i < e->n; i++)
+                row[v] += hs[r * e->n + i] * ws[v * e->n + i];
+            max = row[v] > max ? row[v] : max;
+        }
+        softmax_reference(row, share, e->classes);
+        for (v = 0; v < e->classes; v++)
+            exps += exp(row[v] - max);
+        sum += max + log(exps) - row[indices[r]];
+        share[indices[r]] -= 1;
+        for (v = 0; v < e->classes; v++)
+            for (i = 0; i < e->n; i++) {
+                dh[r * e->n + i] += scale * e->upstream * share[v] * ws[v * e->n + i];
+                dw[v * e->n + i] += scale * e->upstream * share[v] * hs[r * e->n + i];
+            }
+    }
+    CHECK_CLOSE(ignis_item(loss), sum * scale, e->dtype == IGNIS_F64 ? 1e-12 : e->dtype == IGNIS_F32 ? 4e-6 : 4e-3);
+    CHECK(tensor_info(loss).requires_grad == (e->of_hidden || e->of_weight));
+    if (e->of_hidden || e->of_weight) {
+        grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
+        CHECK_OK(ignis_backward(loss, e->upstream == 1 ? IGNIS_NO_ARRAY : ignis_tensor_data(grad)));
+    }
+    if (e->of_hidden) {
+        got = array_values(ignis_tensor_grad(hidden));
+        CHECK_ALL("dhidden of linear_cross_entropy", e->dtype, e->columns, got, dh, e->rows * e->n, tolerance,
+                  largest(dh, e->rows * e->n) + 1e-30);
+        free(got);
+    }
+    if (e->of_weight) {
+        got = array_values(ignis_tensor_grad(weight));
+        CHECK_ALL("dweight of linear_cross_entropy", e->dtype, e->columns, got, dw, e->columns * e->n, tolerance,
+                  largest(dw, e->columns * e->n) + 1e-30);
+        free(got);
+    }
+    CHECK(ignis_tensor_grad(hidden).id != 0 || !e->of_hidden);
+    CHECK_OK(ignis_scope_end(scope));
+    free(indices), free(hs), free(ws), free(dh), free(dw), free(row), free(share);
+}
+
+TEST(linear_cross_entropy_and_its_gradients)
+{
+    static const linear_entropy_case cases[] = {{IGNIS_F64, 11, 5, 7, 7, 0, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 11, 5, 7, 6, 3, IGNIS_REDUCTION_MEAN, 0.75, true, true},
+                                                {IGNIS_F64, 11, 8, 16, 13, 1, IGNIS_REDUCTION_SUM, 1, true, true},
+                                                {IGNIS_F64, 12, 8, 16, 16, 4, IGNIS_REDUCTION_MEAN, 1, true, false},
+                                                {IGNIS_F64, 12, 8, 16, 16, 5, IGNIS_REDUCTION_MEAN, 1, false, true},
+                                                {IGNIS_F64, 1, 1, 1, 1, 0, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 12, 8, 16, 16, 5, IGNIS_REDUCTION_MEAN, 1, false, false},
+                                                {IGNIS_F64, 300, 16, 40, 37, 131, IGNIS_REDUCTION_MEAN, 1, true, true},
+                                                {IGNIS_F64, 5, 16, 1100, 1100, 2, IGNIS_REDUCTION_MEAN, 1, true, true}};
+    linear_entropy_case e;
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        e = cases[i];
+        e.dtype = dtype;
+        check_linear_cross_entropy(&e);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_tensor apply_linear_cross_entropy(const ignis_tensor *inputs, int count, void *user_data)
+{
+    static const int64_t targets[7] = {1, 0, 4, -100, 2, 2, 3};
+    ignis_cross_entropy_desc desc;
+    ignis_tensor indices = indices_of(targets, IGNIS_SHAPE(7), IGNIS_I64), loss;
+    (void)count, (void)user_data;
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 3;
+    loss = ignis_linear_cross_entropy(inputs[0], inputs[1], indices, &desc);
+    let_go(indices);
+    return loss;
+}
+
+TEST(linear_cross_entropy_gradcheck)
+{
+    ignis_tensor inputs[2];
+    SETUP(NULL);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(7, 3), IGNIS_F64, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(5, 3), IGNIS_F64, 2, true);
+    CHECK(ignis_gradcheck(apply_linear_cross_entropy, NULL, inputs, 2, NULL) < 1e-6);
+    let_go(inputs[0]), let_go(inputs[1]);
+}
+
+/*  Twice the same bits, behind an operation and before one; and a second backward, which must find what was saved as it was. */
+TEST(linear_cross_entropy_is_deterministic_and_may_be_repeated)
+{
+    int64_t targets[100], i;
+    double *values[2];
+    ignis_cross_entropy_desc desc;
+    ignis_dtype dtype;
+    int run;
+    SETUP(NULL);
+    for (i = 0; i < 100; i++)
+        targets[i] = i * i % 48;
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 17;
+    EACH_FLOAT(dtype)
+    {
+        for (run = 0; run < 2; run++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(4, 25, 32), dtype, 1, true), w = tensor_noise(IGNIS_SHAPE(48, 32), dtype, 2, true);
+            ignis_tensor loss =
+                ignis_scale(ignis_linear_cross_entropy(ignis_gelu(x), w, indices_of(targets, IGNIS_SHAPE(4, 25), IGNIS_I64), &desc), 0.5);
+            if (run == 0) {
+                CHECK_OK(ignis_backward_retain(loss, IGNIS_NO_ARRAY));
+                CHECK_OK(ignis_zero_grad(x));
+                CHECK_OK(ignis_zero_grad(w));
+            }
+            CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+            values[run] = array_values(ignis_tensor_grad(w));
+            CHECK(largest(values[run], 48 * 32) > 0);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+        CHECK(memcmp(values[0], values[1], sizeof *values[0] * 48 * 32) == 0);
+        free(values[0]), free(values[1]);
+    }
+}
+
+/*  Neither the logits nor their gradient are there as a whole. */
+TEST(linear_cross_entropy_takes_the_memory_of_its_chunks)
+{
+    int64_t *targets = (int64_t *)calloc(4096, sizeof *targets), before;
+    ignis_cross_entropy_desc desc;
+    ignis_tensor hidden, weight, indices, loss;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.chunk = 64;
+    hidden = tensor_noise(IGNIS_SHAPE(4096, 8), IGNIS_BF16, 1, true);
+    weight = tensor_noise(IGNIS_SHAPE(1024, 8), IGNIS_BF16, 2, true);
+    indices = indices_of(targets, IGNIS_SHAPE(4096), IGNIS_I64);
+    before = memory().live_bytes;
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, &desc);
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    CHECK(memory().live_peak - before < 4096 * 1024 * 2 / 4); /* a fourth of the logits */
+    let_go(hidden), let_go(weight), let_go(indices), let_go(loss);
+    free(targets);
+}
+
+TEST(linear_cross_entropy_of_no_rows_and_of_wrong_inputs)
+{
+    static const int64_t targets[4] = {0, 1, 2, 3};
+    ignis_cross_entropy_desc desc;
+    ignis_tensor hidden, weight, other, indices, loss;
+    double *dw;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = IGNIS_REDUCTION_SUM;
+    weight = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 2, true);
+    hidden = tensor_noise(IGNIS_SHAPE(0, 8), IGNIS_F32, 1, true);
+    indices = indices_of(targets, IGNIS_SHAPE(0), IGNIS_I64);
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, &desc);
+    CHECK_NUMBER(ignis_item(loss), 0);
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    dw = array_values(ignis_tensor_grad(weight));
+    CHECK_NUMBER(largest(dw, 48), 0);
+    free(dw);
+    let_go(loss);
+    loss = ignis_linear_cross_entropy(hidden, weight, indices, NULL);
+    CHECK(isnan(ignis_item(loss)));
+    let_go(loss), let_go(indices), let_go(hidden);
+    hidden = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 1, true);
+    other = tensor_noise(IGNIS_SHAPE(6, 7), IGNIS_F32, 1, true);
+    indices = indices_of(targets, IGNIS_SHAPE(4), IGNIS_I64);
+    for (i = 0; i < 6; i++) {
+        memset(&desc, 0, sizeof desc);
+        desc.chunk = i == 4 ? -1 : 0;
+        desc.classes = i == 5 ? 7 : 0;
+        loss = ignis_linear_cross_entropy(i == 0 ? indices : hidden,
+                                          i == 1   ? other
+                                          : i == 2 ? hidden
+                                                   : weight,
+                                          i == 3 ? hidden : indices, &desc);
+        CHECK(loss.id == 0 || i == 2);
+        CHECK_INT(ignis_status_last(), i == 0 || i == 3 ? IGNIS_ERROR_DTYPE
+                                       : i == 1         ? IGNIS_ERROR_SHAPE
+                                       : i == 2         ? IGNIS_OK
+                                                        : IGNIS_ERROR_ARGUMENT);
+        ignis_status_clear();
+        if (loss.id)
+            let_go(loss);
+    }
+    let_go(hidden), let_go(weight), let_go(other), let_go(indices);
     CHECK_INT(memory().live_blocks, 0);
 }
 

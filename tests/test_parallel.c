@@ -450,6 +450,90 @@ TEST(what_does_not_fit_is_refused)
     run_ranks(rank_refuses, 60);
 }
 
+/*  Two threads that want the same parameters at once. */
+typedef struct rival {
+    ignis_comm comm;
+    const model *of;
+    pthread_barrier_t *start;
+    ignis_parallel parallel;
+    ignis_status status;
+    char message[256];
+} rival;
+
+/*  Every allocation takes a while, so that none of the two is through before the other begins. */
+static void *rival_alloc(size_t size, void *user_data)
+{
+    static const struct timespec pause = {0, 1000000};
+    if (*(const bool *)user_data)
+        nanosleep(&pause, NULL);
+    return malloc(size);
+}
+
+static void rival_free(void *ptr, void *user_data)
+{
+    (void)user_data;
+    free(ptr);
+}
+
+static void *rival_run(void *context)
+{
+    rival *r = (rival *)context;
+    ignis_parallel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.no_broadcast = true; /* nothing is asked of the other rank */
+    pthread_barrier_wait(r->start);
+    r->parallel = ignis_parallel_create(r->comm, r->of->all, r->of->count, &desc);
+    r->status = ignis_status_last();
+    snprintf(r->message, sizeof r->message, "%s", ignis_status_message());
+    return NULL;
+}
+
+TEST(parameters_are_taken_by_one_of_two_threads)
+{
+    pthread_barrier_t barrier;
+    pthread_t threads[2];
+    ignis_comm comms[2];
+    rival rivals[2];
+    ignis_desc desc;
+    static bool slow; /* the allocator outlives this function */
+    model m;
+    int round, i;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc_fn = rival_alloc;
+    desc.allocator.free_fn = rival_free;
+    desc.allocator.user_data = &slow;
+    SETUP(&desc);
+    NEEDS_DEVICES(2);
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, NULL));
+    model_make(&m, 1);
+    slow = true;
+    CHECK_INT(pthread_barrier_init(&barrier, NULL, 2), 0);
+    for (round = 0; round < 10; round++) {
+        const rival *second;
+        memset(rivals, 0, sizeof rivals);
+        for (i = 0; i < 2; i++) {
+            rivals[i].comm = comms[0];
+            rivals[i].of = &m;
+            rivals[i].start = &barrier;
+            CHECK_INT(pthread_create(&threads[i], NULL, rival_run, &rivals[i]), 0);
+        }
+        for (i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        CHECK((rivals[0].parallel.id == 0) != (rivals[1].parallel.id == 0));
+        second = rivals[0].parallel.id ? &rivals[1] : &rivals[0];
+        CHECK_INT(second->status, IGNIS_ERROR_ARGUMENT);
+        CHECK(strstr(second->message, "parameter 0, [24, 16], is trained data-parallel already"));
+        for (i = 0; i < 2; i++)
+            if (rivals[i].parallel.id)
+                CHECK_OK(ignis_parallel_free(rivals[i].parallel));
+    }
+    slow = false;
+    pthread_barrier_destroy(&barrier);
+    model_release(&m);
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_comm_destroy(comms[i]));
+}
+
 TEST(shutdown_names_what_was_left_open)
 {
     ignis_parallel_desc desc;

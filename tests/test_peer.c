@@ -117,7 +117,7 @@ TEST(a_child_keeps_no_descriptor)
 }
 
 typedef struct meeting_end {
-    ignis__door *door;
+    ignis__listener *listener;
     const unsigned char *secret;
     char path[200];
     ignis__trouble trouble;
@@ -128,7 +128,7 @@ static void *come(void *data)
 {
     meeting_end *end = (meeting_end *)data;
     const ignis__until until = ignis__until_in(5000000000);
-    end->wire = ignis__wire_connect(&end->trouble, end->door->kind, end->path, NULL, end->secret, "claim", 5, 100, &until);
+    end->wire = ignis__wire_connect(&end->trouble, end->listener->kind, end->path, NULL, end->secret, "claim", 5, 100, &until);
     return NULL;
 }
 
@@ -139,26 +139,26 @@ TEST(both_sides_prove_that_they_know_the_secret)
     char folder[] = "/tmp/ignis_test_peer_XXXXXX", text[8] = "";
     const ignis__until until = ignis__until_in(5000000000), soon = ignis__until_in(300000000);
     ignis__trouble trouble;
-    ignis__door *door;
+    ignis__listener *listener;
     ignis__wire *wire;
     meeting_end end;
     pthread_t thread;
     REQUIRE(mkdtemp(folder) != NULL);
     memset(&end, 0, sizeof end);
-    snprintf(end.path, sizeof end.path, "%s/door", folder);
-    end.door = door = ignis__door_new("test", &ignis__wire_socket, end.path);
-    REQUIRE(door != NULL);
-    CHECK(ignis__door_open("test", &trouble, door, NULL, secret));
+    snprintf(end.path, sizeof end.path, "%s/listener", folder);
+    end.listener = listener = ignis__listener_new("test", &ignis__wire_socket, end.path);
+    REQUIRE(listener != NULL);
+    CHECK(ignis__listener_open("test", &trouble, listener, NULL, secret));
     end.secret = other;
     pthread_create(&thread, NULL, come, &end);
-    CHECK(!ignis__door_next("test", &trouble, door, &soon));
+    CHECK(!ignis__listener_next("test", &trouble, listener, &soon));
     pthread_join(thread, NULL);
     CHECK(!end.wire);
     CHECK_HAS(end.trouble.why, "another token");
-    CHECK_INT(door->refused, 1);
+    CHECK_INT(listener->refused, 1);
     end.secret = secret;
     pthread_create(&thread, NULL, come, &end);
-    wire = ignis__door_next("test", &trouble, door, &until);
+    wire = ignis__listener_next("test", &trouble, listener, &until);
     REQUIRE(wire != NULL);
     CHECK(!ignis__claim_read(&trouble, wire, text, 4));
     CHECK(ignis__claim_read(&trouble, wire, text, 5) && ignis__wire_welcome(&trouble, wire, 100));
@@ -168,7 +168,7 @@ TEST(both_sides_prove_that_they_know_the_secret)
     CHECK(memcmp(wire->nonces, end.wire->nonces, sizeof wire->nonces) == 0);
     ignis__wire_free(wire);
     ignis__wire_free(end.wire);
-    ignis__door_free(door);
+    ignis__listener_free(listener);
     CHECK_INT(rmdir(folder), 0);
 }
 

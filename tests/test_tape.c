@@ -1555,6 +1555,81 @@ TEST(a_tape_belongs_to_its_thread)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+typedef struct tape_case {
+    thread_case kept;
+    pthread_barrier_t turn;
+} tape_case;
+
+/*  Leaves its tape empty behind, or with one entry that a tensor keeps. */
+static void *end_with_a_tape(void *arg)
+{
+    thread_case *c = (thread_case *)arg;
+    ignis_tensor x = c ? c->x : vector3(1, 2, 3, true), y = user_mul(x, x);
+    if (c) {
+        c->y = y;
+    } else {
+        let_go(y);
+        let_go(x);
+    }
+    return NULL;
+}
+
+static void *end_after_a_shutdown(void *arg)
+{
+    tape_case *c = (tape_case *)arg;
+    let_go(user_mul(c->kept.x, c->kept.x));
+    pthread_barrier_wait(&c->turn);
+    pthread_barrier_wait(&c->turn);
+    return NULL;
+}
+
+static void run_thread(void *(*run)(void *), void *arg)
+{
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, run, arg), 0);
+    pthread_join(thread, NULL);
+}
+
+TEST(a_tape_goes_with_its_thread_and_its_entries)
+{
+    host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    tape_case c;
+    pthread_t thread;
+    long long blocks;
+    int i;
+    SETUP(&desc);
+    c.kept.x = vector3(1, 2, 3, true);
+    run_thread(end_with_a_tape, NULL); /* whatever is made once is there */
+    blocks = counter.blocks;
+    for (i = 0; i < 10; i++)
+        run_thread(end_with_a_tape, NULL);
+    CHECK_INT(counter.blocks, blocks);
+    for (i = 0; i < 10; i++) {
+        run_thread(end_with_a_tape, &c.kept);
+        CHECK(counter.blocks > blocks);
+        let_go(c.kept.y);
+    }
+    CHECK_INT(counter.blocks, blocks);
+    test_leaks_expected = true;
+    run_thread(end_with_a_tape, &c.kept); /* which ignis_shutdown finds, though its thread is gone */
+    pthread_barrier_init(&c.turn, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, end_after_a_shutdown, &c) == 0);
+    pthread_barrier_wait(&c.turn);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+    CHECK(test__setup(__FILE__, __LINE__, &desc));
+    c.kept.x = vector3(1, 2, 3, true);
+    c.kept.y = user_mul(c.kept.x, c.kept.x); /* on a tape that the ending thread must leave alone */
+    pthread_barrier_wait(&c.turn);
+    pthread_join(thread, NULL);
+    CHECK_INT(ignis_tape_length(), 1);
+    let_go(c.kept.y), let_go(c.kept.x);
+    pthread_barrier_destroy(&c.turn);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+}
+
 enum { THREADS = 4 };
 
 static void *train_thread(void *arg)
@@ -2653,6 +2728,52 @@ TEST(a_retaining_backward_that_fails)
     let_go(y), let_go(a), let_go(w), let_go(x);
 }
 
+/*  (x weight + constant) weight */
+typedef struct captured {
+    ignis_tensor weight, constant;
+    bool writes; /* before it reads */
+} captured;
+
+static ignis_tensor uses_captured(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const captured *c = (const captured *)user_data;
+    (void)count;
+    if (c->writes)
+        CHECK_OK(ignis_array_fill(ignis_tensor_data(c->constant), 7));
+    return user_mul(user_add(user_mul(inputs[0], c->weight), c->constant), c->weight);
+}
+
+/*  What a checkpoint's function reads beside its inputs has to be the same when it runs again, whether it has a gradient or not. */
+TEST(a_checkpoint_notices_what_was_written_to_since)
+{
+    captured c;
+    ignis_tensor x, y;
+    ignis_array g;
+    int which;
+    SETUP(NULL);
+    g = array_of(1, 1, 1);
+    for (which = 0; which < 4; which++) {
+        ignis_scope scope = ignis_scope_begin();
+        x = vector3(1, 2, 3, true), c.weight = vector3(4, 5, 6, true), c.constant = vector3(7, 7, 7, false);
+        c.writes = which == 3;
+        y = ignis_checkpoint(uses_captured, &c, &x, 1);
+        if (which == 1 || which == 2) {
+            CHECK_OK(ignis_array_fill(ignis_tensor_data(which == 1 ? c.weight : c.constant), 100));
+            CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+            CHECK_MESSAGE_HAS("'checkpoint'");
+            CHECK(!has_grad(x) && !has_grad(c.weight));
+        } else {
+            CHECK_OK(ignis_backward(y, g));
+            CHECK_GRAD(x, 16, 25, 36);
+            CHECK_GRAD(c.weight, 15, 27, 43);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_tape_clear());
+    }
+    drop(g);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor cube(const ignis_tensor *inputs, int count, void *user_data)
@@ -2847,6 +2968,39 @@ static ignis_tensor random_function(const ignis_tensor *inputs, int count, void 
     ignis_tensor_desc desc = tensor_desc(IGNIS_F64, false);
     (void)count, (void)user_data;
     return user_mul(inputs[0], ignis_tensor_rand(IGNIS_SHAPE(3), &desc));
+}
+
+static double checked_here, checked_older;
+static ignis_tensor checked_leaf;
+
+static ignis_status checking_backward(const ignis_backward_args *args)
+{
+    ignis_tensor x = double3(0.3, -2, 50, true);
+    checked_here = ignis_gradcheck(cube, NULL, &x, 1, NULL);
+    let_go(x);
+    checked_older = ignis_gradcheck(cube, NULL, &checked_leaf, 1, NULL);
+    test__check_failure(__FILE__, __LINE__, "ignis_gradcheck", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
+    args->grad_inputs[0] = ignis_array_clone(args->grad_output);
+    return IGNIS_OK;
+}
+
+/*  A backward function records nothing by itself, and leaves that are older than it get their gradients when it is over. */
+TEST(gradcheck_inside_a_backward_function)
+{
+    ignis_rule rule = rule_of("checking", checking_backward);
+    ignis_tensor y;
+    SETUP(NULL);
+    checked_leaf = double3(0.3, -2, 50, true);
+    y = user_result(ignis_array_clone(ignis_tensor_data(checked_leaf)), &checked_leaf, 1, &rule);
+    checked_here = checked_older = 1;
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+    CHECK(checked_here < 1e-6);
+    CHECK(isnan(checked_older));
+    CHECK_OK(ignis_zero_grad(checked_leaf));
+    CHECK_OK(ignis_no_grad_begin());
+    CHECK(ignis_gradcheck(cube, NULL, &checked_leaf, 1, NULL) < 1e-6);
+    CHECK_OK(ignis_no_grad_end());
+    let_go(y), let_go(checked_leaf);
 }
 
 TEST(gradcheck_repeats_random_numbers)

@@ -281,11 +281,11 @@ static ignis_tensor gpt_loss(job *j)
     w = next(j, &at), b = next(j, &at), h = ignis_linear(h, w, b);
     ignis_split(h, -1, 3, NULL, qkv);
     h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
-    w = next(j, &at), b = next(j, &at), x = ignis_add(x, ignis_linear(h, w, b));
-    w = next(j, &at), b = next(j, &at), h = ignis_layer_norm(x, w, b, 1e-5);
+    w = next(j, &at), b = next(j, &at), h = ignis_linear(h, w, b);
+    w = next(j, &at), b = next(j, &at), h = ignis_add_layer_norm(x, h, w, b, 1e-5, &x);
     w = next(j, &at), b = next(j, &at), h = ignis_gelu(ignis_linear(h, w, b));
-    w = next(j, &at), b = next(j, &at), x = ignis_add(x, ignis_linear(h, w, b));
-    w = next(j, &at), b = next(j, &at), x = ignis_layer_norm(x, w, b, 1e-5);
+    w = next(j, &at), b = next(j, &at), h = ignis_linear(h, w, b);
+    w = next(j, &at), b = next(j, &at), x = ignis_add_layer_norm(x, h, w, b, 1e-5, NULL);
     return ignis_cross_entropy(ignis_matmul_t(x, j->in[2]), j->in[1], NULL); /* the table of tokens once more */
 }
 
@@ -305,12 +305,12 @@ static ignis_tensor llama_loss(job *j)
     k = ignis_rope(ignis_linear(h, next(j, &at), none), &rope_k);
     v = ignis_linear(h, next(j, &at), none);
     h = ignis_sdpa(q, k, v, &attention);
-    x = ignis_add(x, ignis_linear(h, next(j, &at), none));
-    h = ignis_rms_norm(x, next(j, &at), 1e-5);
+    w = next(j, &at), h = ignis_linear(h, w, none);
+    h = ignis_add_rms_norm(x, h, next(j, &at), 1e-5, &x);
     w = next(j, &at), q = ignis_linear(h, w, none);                           /* gate */
     w = next(j, &at), h = ignis_mul(ignis_silu(q), ignis_linear(h, w, none)); /* up */
-    x = ignis_add(x, ignis_linear(h, next(j, &at), none));
-    x = ignis_rms_norm(x, next(j, &at), 1e-5);
+    w = next(j, &at), h = ignis_linear(h, w, none);
+    x = ignis_add_rms_norm(x, h, next(j, &at), 1e-5, NULL);
     return ignis_cross_entropy(ignis_linear(x, next(j, &at), none), j->in[1], NULL);
 }
 

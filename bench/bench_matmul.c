@@ -1,0 +1,205 @@
+/*  bench_matmul.c - matrix products by Ignis' own kernels beside cuBLASLt
+
+    Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1
+    the own kernel is faster. Forms: a b, a b^T, a^T b, and a b^T with a bias and gelu, which cuBLASLt's product gets as its bias and a pass
+    behind it. Then the errors of both against a sum in double of some elements.
+
+        cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread && ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds]
+
+    The other side, with a fused gelu: python3 bench/peer_matmul.py
+*/
+#define _GNU_SOURCE
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
+#define MAX_ROUNDS 100
+
+typedef struct shape {
+    int64_t batch, m, n, k;
+} shape;
+
+static const shape shapes[] = {{1, 8192, 8192, 8192}, {1, 4096, 4096, 4096}, {1, 65536, 2304, 768},  {1, 65536, 3072, 768},
+                               {1, 65536, 768, 768},  {1, 65536, 768, 3072}, {1, 65536, 50304, 768}, {1, 4000, 5120, 1600},
+                               {64, 512, 512, 512},   {1, 1000, 1003, 1001}, {1, 1000, 1000, 1000},  {1, 128, 128, 8192},
+                               {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 4104, 4104, 4104}};
+static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 33, 35, 37}};
+
+static const struct form {
+    const char *name;
+    int transpose_a, transpose_b, gelu;
+} forms[] = {{"a b", 0, 0, 0}, {"a b^T", 0, 1, 0}, {"a^T b", 1, 0, 0}, {"a b^T, bias, gelu", 0, 1, 1}};
+
+static double now(void) /* seconds */
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return count ? values[count / 2] : 0;
+}
+
+/*  The product as ignis_linear and ignis_mlp ask for it, so that every form can be had. */
+static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by)
+{
+    enum { A, B, OUT, BIAS, PRE };
+    ignis__product product;
+    ignis__epilogue epilogue;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "bench_matmul", 5, tensors))
+        return false;
+    memset(&product, 0, sizeof product);
+    memset(&epilogue, 0, sizeof epilogue);
+    product.m = s->m, product.n = s->n, product.k = s->k, product.batch = s->batch;
+    product.batch_a = s->m * s->k, product.batch_b = s->k * s->n;
+    product.transpose_a = form->transpose_a, product.transpose_b = form->transpose_b, product.dtype = (int)dtype;
+    if (form->gelu) {
+        epilogue.bias = op.in[BIAS];
+        epilogue.pre = op.in[PRE];
+        epilogue.activation = IGNIS_ACTIVATION_GELU;
+    }
+    ignis__matmul.by = by; /* as ignis_desc.matmul */
+    (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+static double seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by,
+                         int runs)
+{
+    double start;
+    int i;
+    ignis_synchronize();
+    start = now();
+    for (i = 0; i < runs; i++)
+        if (!multiply(form, s, dtype, tensors, by))
+            return 0;
+    return ignis_synchronize() == IGNIS_OK ? (now() - start) / runs : 0;
+}
+
+/*  The largest error of some elements of the first matrix, in units of the last place of the largest one. */
+static double error_of(const struct form *form, const shape *s, const ignis_tensor *tensors)
+{
+    int64_t size_a = s->m * s->k, size_b = s->k * s->n, size = s->m * s->n, i, l;
+    double worst = 0, *a, *b, *out;
+    if (form->gelu || size_a + size_b + size > (int64_t)1 << 26)
+        return -1;
+    a = (double *)malloc(sizeof *a * (size_t)(size_a * s->batch)), b = (double *)malloc(sizeof *b * (size_t)(size_b * s->batch));
+    out = (double *)malloc(sizeof *out * (size_t)(size * s->batch));
+    (void)ignis_tensor_to_host(tensors[0], a, IGNIS_F64, size_a * s->batch);
+    (void)ignis_tensor_to_host(tensors[1], b, IGNIS_F64, size_b * s->batch);
+    (void)ignis_tensor_to_host(tensors[2], out, IGNIS_F64, size * s->batch);
+    for (i = 0; i < 1000; i++) {
+        int64_t at = (i * 7919 + i * i * 104729) % size, row = at / s->n, column = at % s->n;
+        double sum = 0, scale = 0;
+        for (l = 0; l < s->k; l++) {
+            double x = form->transpose_a ? a[l * s->m + row] : a[row * s->k + l],
+                   y = form->transpose_b ? b[column * s->k + l] : b[l * s->n + column];
+            sum += x * y, scale += x * x * y * y;
+        }
+        if (fabs(out[at] - sum) / sqrt(scale + 1e-30) > worst)
+            worst = fabs(out[at] - sum) / sqrt(scale + 1e-30);
+    }
+    free(a), free(b), free(out);
+    return worst;
+}
+
+static void bench(const shape *s, const struct form *form, ignis_dtype dtype, int rounds, bool has_cublaslt)
+{
+    static const ignis_matmul_by ways[2] = {IGNIS_MATMUL_OWN, IGNIS_MATMUL_CUBLASLT};
+    double seconds[2][MAX_ROUNDS], middle[2] = {0, 0}, error[2] = {0, 0},
+                                   flop = 2.0 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
+    int64_t batch = s->batch;
+    ignis_tensor_desc desc;
+    ignis_tensor tensors[5];
+    ignis_scope scope = ignis_scope_begin();
+    char name[100];
+    int round, way, runs = 1;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = dtype;
+    tensors[0] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->m * s->k), &desc);
+    tensors[1] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->k * s->n), &desc);
+    tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE(batch * s->m * s->n), &desc);
+    tensors[3] = ignis_tensor_randn(IGNIS_SHAPE(s->n), &desc);
+    tensors[4] = ignis_tensor_zeros(form->gelu ? IGNIS_SHAPE(batch * s->m * s->n) : IGNIS_SHAPE(1), &desc);
+    snprintf(name, sizeof name, "%lld x %lld x %lld", (long long)s->m, (long long)s->n, (long long)s->k);
+    if (batch > 1)
+        snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n, (long long)s->k);
+    for (way = 0; way < (has_cublaslt ? 2 : 1); way++) {
+        double once;
+        (void)seconds_of(form, s, dtype, tensors, ways[way], 1); /* compiles */
+        once = seconds_of(form, s, dtype, tensors, ways[way], 1);
+        error[way] = error_of(form, s, tensors);
+        runs = once > 0 && 0.01 / once > runs ? (int)(0.01 / once) : runs; /* a round takes 10 ms */
+    }
+    for (round = 0; round < rounds; round++)
+        for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
+            seconds[way][round] = seconds_of(form, s, dtype, tensors, ways[way], runs > 1000 ? 1000 : runs);
+    for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
+        middle[way] = median(seconds[way], rounds);
+    printf("%-26s %-18s %9.1f %9.1f %6.2f   %.2g %.2g%s\n", name, form->name, middle[0] > 0 ? flop / middle[0] * 1e-12 : 0,
+           middle[1] > 0 ? flop / middle[1] * 1e-12 : 0, middle[0] > 0 ? middle[1] / middle[0] : 0, error[0], error[1],
+           ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
+    if (ignis_status_last() != IGNIS_OK) {
+        printf("    %s\n", ignis_status_message());
+        ignis_status_clear();
+    }
+    fflush(stdout);
+    ignis_scope_end(scope);
+}
+
+int main(int argc, char **argv)
+{
+    ignis_desc desc;
+    ignis_device_info device;
+    ignis_library_info library;
+    ignis_dtype dtype = IGNIS_BF16;
+    const shape *table = shapes;
+    int rounds = 15, i, f, count = COUNT_OF(shapes);
+    bool has_cublaslt, simulated;
+    memset(&desc, 0, sizeof desc);
+    for (i = 1; i < argc; i++) {
+        desc.allow_tf32 = desc.allow_tf32 || strcmp(argv[i], "tf32") == 0;
+        dtype = strcmp(argv[i], "f16") == 0                                   ? IGNIS_F16
+                : strcmp(argv[i], "f32") == 0 || strcmp(argv[i], "tf32") == 0 ? IGNIS_F32
+                : strcmp(argv[i], "f64") == 0                                 ? IGNIS_F64
+                                                                              : dtype;
+        if (atoi(argv[i]) > 0)
+            rounds = atoi(argv[i]) < MAX_ROUNDS ? atoi(argv[i]) : MAX_ROUNDS;
+    }
+    if (ignis_setup(&desc) != IGNIS_OK || ignis_device_query(0, &device) != IGNIS_OK) {
+        fprintf(stderr, "%s\n", ignis_status_message());
+        return 1;
+    }
+    simulated = strstr(device.name, "Simulator") != NULL;
+    if (simulated) {
+        printf("On the simulator figures mean nothing.\n");
+        table = simulated_shapes;
+        count = COUNT_OF(simulated_shapes);
+        rounds = 1;
+    }
+    has_cublaslt = ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
+    ignis_status_clear();
+    printf("%s, %s%s; TFLOP/s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(dtype), desc.allow_tf32 ? " by tf32" : "",
+           "m x n x k", "", "own", "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
+    for (i = 0; i < count; i++)
+        for (f = 0; f < COUNT_OF(forms); f++)
+            if (!forms[f].gelu || table[i].batch == 1)
+                bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
+    return ignis_shutdown() != IGNIS_OK;
+}

@@ -1,0 +1,36 @@
+/*  activation.cuh - functions of single elements, for kernels that apply them to an element in passing
+
+    In float or double. A gradient is g * f'(x), with g the gradient of the output.
+*/
+#ifndef IGNIS_ACTIVATION_CUH
+#define IGNIS_ACTIVATION_CUH
+
+/*  1 / (1 + exp(-x)). Exact to 2 or 3 units in the last place; large and small x come out as 1 and 0. */
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+__device__ inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+/*  NaN passes through. */
+template <typename Wide> __device__ inline Wide relu(Wide x) { return x < 0 ? Wide(0) : x; }
+template <typename Wide> __device__ inline Wide relu_gradient(Wide g, Wide x) { return x <= 0 ? Wide(0) : g; }
+
+/*  The tanh form (Hendrycks and Gimpel 2016): x/2 (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3); and as
+    (1 + tanh(u)) / 2 = sigmoid(2u), no tanh is needed. */
+static constexpr double gelu_slope = 1.5957691216057307118; /* 2 sqrt(2/pi) */
+static constexpr double gelu_cubic = 0.044715 * gelu_slope;
+
+template <typename Wide> __device__ inline Wide gelu_2u(Wide x)
+{
+    return x * (Wide(gelu_slope) + Wide(gelu_cubic) * (x * x));
+}
+
+template <typename Wide> __device__ inline Wide gelu(Wide x) { return x * sigmoid(gelu_2u(x)); }
+template <typename Wide> __device__ inline Wide gelu_gradient(Wide g, Wide x)
+{
+    const Wide far = 30; /* farther out s is 0 or 1, but the slope might overflow */
+    x = x > far ? far : x < -far ? -far : x;
+    const Wide s = sigmoid(gelu_2u(x));
+    const Wide slope = Wide(gelu_slope) + Wide(3 * gelu_cubic) * (x * x); /* of 2u */
+    return g * (s + x * slope * (s * (1 - s)));
+}
+
+#endif /* IGNIS_ACTIVATION_CUH */

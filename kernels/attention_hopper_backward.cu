@@ -1,0 +1,739 @@
+/*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time
+
+    For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a
+    multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>.
+
+    After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other:
+        ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
+        ignis_sdpa_backward         a block has keys and walks over tiles of queries; grad_q is added up in float, tile by tile
+        ignis_sdpa_backward_finish  rounds grad_q
+
+    With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
+        dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
+    Scores are computed transposed, rows are keys: so P and dS are in the registers where the products for grad_v and grad_k take them.
+
+    Many blocks add to one tile of grad_q. They do it in turns, in a fixed order, so that equal inputs give equal bits. A block takes its
+    place in that order from a counter when it starts: it only ever waits for blocks that took theirs before, which are running.
+*/
+#include "ignis.cuh"
+#include "attention.cuh"
+#include "hopper.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef attention<T> Attention;
+
+constexpr int HEAD_DIM = IGNIS_HEAD_DIM, D = (HEAD_DIM + 15) / 16 * 16; /* filled up with zeros by the copies */
+constexpr bool CAUSAL = IGNIS_CAUSAL;
+constexpr float LOG2_E = 1.44269504088896340736f;
+static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM >= 64 && HEAD_DIM <= 256, "sizes of heads are multiples of 8");
+
+/*  Two groups of 4 warps compute. Up to 128 columns each has half of the keys; beyond, registers hold no more than half of the columns. */
+constexpr bool WIDE = D > 128;
+constexpr int KEYS = WIDE ? 64 : 128, QUERIES = D == 64 ? 128 : 64;
+constexpr int CHUNKS = D / 8;
+constexpr bool SAME_CODE = D == 64 || D == 128; /* of both groups; else each has its own, with its share of the columns as constants */
+constexpr int TURNS = WIDE ? 2 : 1;             /* words for a tile of grad_q: each group's columns have their own */
+
+/*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
+struct backward_scratch {
+    float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity behind the last query */
+    float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them */
+    uint32_t *turns;    /* [batch, heads, tiles][TURNS]: how many blocks have added to the tile */
+    uint32_t *next;     /* the place in the order that the next block takes */
+    int rows;
+    int section; /* heads of keys that are walked at a time, so that what they read again stays in the L2 cache */
+};
+
+/* >>rows -------------------------------------------------------------------------------------------------------- */
+
+/*  Some lanes do a row of a head; heads are innermost, as in memory. grid = ceil(batches * heads * rows / (256 / lanes)), blocks of 256. */
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
+{
+    constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
+    const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+    const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % s.rows, b = item / p.heads / s.rows;
+    const bool exists = b < p.batches && query < p.sq;
+    float sum = 0;
+    if (exists && lane * 8 < HEAD_DIM) {
+        const auto x = ignis_load<8>(p.out.at(b, h) + query * p.out.row + lane * 8);
+        const auto y = ignis_load<8>(p.grad_out.at(b, h) + query * p.grad_out.row + lane * 8);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sum += float(x[i]) * float(y[i]);
+    }
+#pragma unroll
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffff, sum, distance);
+    if (lane != 0 || b >= p.batches)
+        return;
+    const long long row = ((long long)b * p.heads + h) * s.rows + query;
+    s.delta[row] = sum;
+    s.lse[row] = exists ? p.lse[p.stat(b, h) + query] * LOG2_E : ignis_infinity<float>();
+    if (query % QUERIES == 0)
+        for (int i = 0; i < TURNS; i++)
+            s.turns[row / QUERIES * TURNS + i] = 0;
+    if (item == 0)
+        *s.next = 0;
+}
+
+/* >>walk -------------------------------------------------------------------------------------------------------- */
+
+/*  What a block does: its keys, and the order in which it comes to the tiles of queries that see them.
+
+    Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk
+    upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the
+    other way round. Without a mask all walk upwards, and wait once, at the start. */
+struct block_walk {
+    int block, blocks; /* of keys; all of them */
+    int kv_h, b, group, tiles, offset;
+    int first;  /* tile that sees keys of the block */
+    int masked; /* tiles of which not every query sees every key: the first ones */
+    bool down;
+
+    __device__ block_walk(const Attention &p, int section, int place)
+    {
+        const int pairs = p.kv_heads * p.batches;
+        blocks = (p.sk + KEYS - 1) / KEYS;
+        group = p.heads / p.kv_heads;
+        tiles = (p.sq + QUERIES - 1) / QUERIES;
+        offset = p.sk - p.sq;
+
+        const int s = place / (section * blocks), in = place % (section * blocks), width = min(section, pairs - s * section);
+        const int pair = s * section + in % width;
+        kv_h = pair % p.kv_heads;
+        b = pair / p.kv_heads;
+        down = CAUSAL && s > 0 && (s + 1) * section >= pairs;
+        block = CAUSAL && !down ? blocks - 1 - in / width : in / width;
+
+        const int key = block * KEYS;
+        first = CAUSAL ? max(0, key - offset) / QUERIES : 0;
+        const int whole = CAUSAL ? min(tiles, max(first, (key + KEYS - 1 - offset + QUERIES - 1) / QUERIES)) : first;
+        masked = key + KEYS > p.sk ? tiles - first : whole - first;
+    }
+
+    __device__ int steps() const { return tiles - first; } /* for one query head */
+    __device__ int tile(int step) const { return CAUSAL && down ? tiles - 1 - step : first + step; }
+    __device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }
+
+    /*  How many blocks add to a tile before this one. */
+    __device__ unsigned turn(int tile) const
+    {
+        const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;
+        return CAUSAL && !down ? last - 1 - block : block;
+    }
+};
+
+/* >>tiles ------------------------------------------------------------------------------------------------------- */
+
+/*  A tile in shared memory is slabs of 64 columns, one behind the other; a row of a slab has 128 bytes, in which the hardware exchanges
+    the places of chunks of 16 bytes. */
+constexpr int SLABS = (D + 63) / 64, ROW = 128, STEP = 16 * ROW; /* bytes from 16 rows to the next */
+constexpr uint32_t KV_BYTES = SLABS * KEYS * ROW, Q_BYTES = SLABS * QUERIES * ROW, S_BYTES = KEYS * QUERIES * 2;
+
+/*  Two stages for what the block walks over, but for wide heads: they have room for one of grad_out, two half buffers of grad_q, and P. */
+constexpr int Q_STAGES = 2, OUT_STAGES = SLABS == 4 ? 1 : 2;
+constexpr uint32_t ADD_BYTES = WIDE ? 64 * 64 * 4 : QUERIES * D * 4; /* a buffer of grad_q: of two groups, or of two steps */
+constexpr uint32_t K_AT = 0, V_AT = K_AT + KV_BYTES, Q_AT = V_AT + KV_BYTES, OUT_AT = Q_AT + Q_STAGES * Q_BYTES;
+constexpr uint32_t S_AT = OUT_AT + OUT_STAGES * Q_BYTES, P_AT = S_AT + 2 * S_BYTES, ADD_AT = P_AT + (WIDE ? 2 * S_BYTES : 0);
+constexpr uint32_t LSE_AT = ADD_AT + 2 * ADD_BYTES, DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4,
+                   BARS_AT = DELTA_AT + OUT_STAGES * QUERIES * 4;
+constexpr uint32_t READY_AT = BARS_AT + 72, PLACE_AT = READY_AT + 4, SHARED_BYTES = PLACE_AT + 4;
+static_assert(SHARED_BYTES <= 232448, "a block has 227 KB");
+
+enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2 }; /* mbarriers */
+enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 }; /* named barriers; the last two: for each group and buffer */
+
+__device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)
+{
+    return tile + chunk / 8 * rows * ROW + row * ROW + (chunk % 8 ^ row % 8) * 16;
+}
+
+/*  Descriptors of a tile: of rows along which the product sums up, and of rows which are summed up. */
+__device__ inline uint64_t along_rows(uint32_t tile) { return ignis_wgmma_descriptor(tile, 0, 1024); }
+__device__ inline uint64_t across_rows(uint32_t tile, int rows) { return ignis_wgmma_descriptor(tile, rows * ROW, 1024); }
+
+/*  The same, moved along the rows. */
+__device__ inline uint64_t column(uint64_t desc, int rows, int d) { return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2); }
+
+__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h, int b)
+{
+    if constexpr (HEAD_DIM % 64 == 0) {
+        ignis_ptx_tensor_load<5>(to, map, bar, 0, row, 0, h, b);
+    } else {
+#pragma unroll
+        for (int slab = 0; slab < SLABS; slab++)
+            ignis_ptx_tensor_load<4>(to + slab * rows * ROW, map, bar, slab * 64, row, h, b);
+    }
+}
+
+__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int rows, int row, int h, int b)
+{
+    if constexpr (HEAD_DIM % 64 == 0) {
+        ignis_ptx_tensor_store<5>(map, from, 0, row, 0, h, b);
+    } else {
+#pragma unroll
+        for (int slab = 0; slab < SLABS; slab++)
+            ignis_ptx_tensor_store<4>(map, from + slab * rows * ROW, slab * 64, row, h, b);
+    }
+}
+
+/*  C = A B^T over all columns. */
+template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
+{
+    ignis_wgmma_hold(c);
+    ignis_ptx_wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+        if (d == 0)
+            ignis_ptx_wgmma<0, 0, 0>(c, column(a, a_rows, d), column(b, b_rows, d));
+        else
+            ignis_ptx_wgmma<1, 0, 0>(c, column(a, a_rows, d), column(b, b_rows, d));
+    }
+    ignis_ptx_wgmma_commit();
+}
+
+/*  C += A B, for A in registers. */
+template <int n, int k> __device__ inline void add_product(float (&c)[n][4], const uint32_t (&a)[k][4], uint64_t b)
+{
+    ignis_wgmma_hold(c);
+    ignis_ptx_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < k; i++)
+        ignis_ptx_wgmma<1, 1>(c, a[i], ignis_wgmma_ahead(b, i * STEP));
+    ignis_ptx_wgmma_commit();
+}
+
+/*  C = A B over all keys, for A and B across rows. */
+template <int n> __device__ inline void product_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
+{
+    ignis_wgmma_hold(c);
+    ignis_ptx_wgmma_fence();
+    ignis_ptx_wgmma<0, 1, 1>(c, a, b);
+#pragma unroll
+    for (int i = 1; i < KEYS / 16; i++)
+        ignis_ptx_wgmma<1, 1, 1>(c, ignis_wgmma_ahead(a, i * STEP), ignis_wgmma_ahead(b, i * STEP));
+    ignis_ptx_wgmma_commit();
+}
+
+/*  C += A B, for A a tile of 64 columns. */
+template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint64_t a, uint64_t b)
+{
+    ignis_wgmma_hold(c);
+    ignis_ptx_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < QUERIES / 16; i++)
+        ignis_ptx_wgmma<1, 0, 1>(c, ignis_wgmma_ahead(a, i * 32), ignis_wgmma_ahead(b, i * STEP));
+    ignis_ptx_wgmma_commit();
+}
+
+/*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. */
+template <int n, typename Flag>
+__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, Flag masked, const Attention &p, int key, int query)
+{
+#pragma unroll
+    for (int j = 0; j < n; j++) {
+        const float2 its = *(const float2 *)(lse + 8 * j);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            x[j][e] = ignis_ptx_ex2_ftz(fmaf(x[j][e], scale, e % 2 ? -its.y : -its.x));
+    }
+    if (masked) {
+#pragma unroll
+        for (int j = 0; j < n; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int its_key = key + 8 * (e / 2);
+                if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
+                    x[j][e] = 0;
+            }
+    }
+}
+
+/*  dS = P (dP - delta), in the place of dP. */
+template <int n> __device__ inline void score_gradients(float (&y)[n][4], const float (&x)[n][4], const float *delta)
+{
+#pragma unroll
+    for (int j = 0; j < n; j++) {
+        const float2 its = *(const float2 *)(delta + 8 * j);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            y[j][e] = x[j][e] * (y[j][e] - (e % 2 ? its.y : its.x));
+    }
+}
+
+/*  Rounds results into operands of the next product. */
+template <int n> __device__ inline void round_results(uint32_t (&to)[n / 2][4], const float (&x)[n][4])
+{
+#pragma unroll
+    for (int k = 0; k < n / 2; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            to[k][i] = ignis_round_two<T>(x[2 * k + i / 2][i % 2 * 2], x[2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/*  16 rows of a warp into a tile, from a chunk on. */
+template <int k> __device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < k; i++)
+        ignis_ptx_stmatrix(chunk_at(tile, rows, row + lane % 16, chunk + 2 * i + lane / 16), from[i][0], from[i][1], from[i][2],
+                           from[i][3]);
+}
+
+/* >>producers --------------------------------------------------------------------------------------------------- */
+
+/*  One thread loads keys and values, then tile after tile of q and grad_out. */
+__device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k, const ignis_tensor_map *v,
+                                const ignis_tensor_map *grad_out, const Attention &p, const backward_scratch &s, const block_walk &walk)
+{
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES);
+    load_tile(base + K_AT, k, bar(FULL_KV), KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+    load_tile(base + V_AT, v, bar(FULL_KV), KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+    int i = 0;
+    for (int g = 0; g < walk.group; g++) {
+        const int h = walk.kv_h * walk.group + g;
+        const long long stat = walk.head(p, g) * s.rows;
+        for (int step = 0; step < walk.steps(); step++, i++) {
+            const int from = walk.tile(step) * QUERIES;
+            const int stage = i % Q_STAGES, out_stage = i % OUT_STAGES;
+            ignis_mbarrier_wait(bar(EMPTY_Q + stage), i / Q_STAGES % 2 ^ 1);
+            ignis_ptx_mbarrier_arrive_expect(bar(FULL_Q + stage), Q_BYTES + QUERIES * 4);
+            load_tile(base + Q_AT + stage * Q_BYTES, q, bar(FULL_Q + stage), QUERIES, from, h, walk.b);
+            ignis_ptx_bulk_load(base + LSE_AT + stage * QUERIES * 4, s.lse + stat + from, QUERIES * 4, bar(FULL_Q + stage));
+            ignis_mbarrier_wait(bar(EMPTY_OUT + out_stage), i / OUT_STAGES % 2 ^ 1);
+            ignis_ptx_mbarrier_arrive_expect(bar(FULL_OUT + out_stage), Q_BYTES + QUERIES * 4);
+            load_tile(base + OUT_AT + out_stage * Q_BYTES, grad_out, bar(FULL_OUT + out_stage), QUERIES, from, h, walk.b);
+            ignis_ptx_bulk_load(base + DELTA_AT + out_stage * QUERIES * 4, s.delta + stat + from, QUERIES * 4, bar(FULL_OUT + out_stage));
+        }
+    }
+}
+
+/*  Adds a buffer to grad_q, or, as the first one, stores it. */
+__device__ inline void add_buffer(float *to, uint32_t from, uint32_t bytes, bool first)
+{
+    if (first)
+        ignis_ptx_bulk_store(to, from, bytes);
+    else
+        ignis_ptx_bulk_add_f32(to, from, bytes);
+    ignis_ptx_bulk_commit();
+}
+
+__device__ inline void wait_until_ready(uint32_t base, unsigned step)
+{
+    while (ignis_ptx_ld_volatile_shared(base + READY_AT) <= step)
+        ;
+    ignis_ptx_fence_proxy_async_all();
+}
+
+__device__ inline void end_turn(uint32_t *turns, unsigned turn)
+{
+    ignis_ptx_bulk_wait<0>();
+    ignis_ptx_fence_proxy_async_all();
+    ignis_ptx_st_release_u32(turns, turn + 1);
+}
+
+/*  Two warps add to grad_q, alternate steps, so that one adds while the other waits until it is done. In a step, each group has half
+    of the buffer. */
+__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s, const block_walk &walk)
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t from = base + ADD_AT + me * ADD_BYTES;
+    constexpr uint32_t half = D == 64 ? ADD_BYTES / 2 : 64 * 64 * 4; /* of the queries, or 64 columns */
+    unsigned i = 0;
+    for (int g = 0; g < walk.group; g++)
+        for (int step = 0; step < walk.steps(); step++, i++) {
+            if (i % 2 != (unsigned)me)
+                continue;
+            const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);
+            const unsigned turn = walk.turn(walk.tile(step));
+            float *to = s.grad_q + tile * (QUERIES * D);
+#pragma unroll
+            for (int w = 0; w < 2; w++) {
+                ignis_ptx_bar_sync(ADD_FULL + w + 2 * me, 160);
+                if (lane == 0) {
+                    if (w == 0)
+                        wait_until_ready(base, i);
+                    add_buffer(to + w * (half / 4), from + w * half, w ? ADD_BYTES - half : half, turn == 0);
+                }
+                __syncwarp();
+            }
+#pragma unroll
+            for (int w = 0; w < 2; w++) {
+                if (lane == 0) {
+                    if (w)
+                        ignis_ptx_bulk_wait_read<0>();
+                    else
+                        ignis_ptx_bulk_wait_read<1>();
+                }
+                __syncwarp();
+                ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * me, 160);
+            }
+            if (lane == 0)
+                end_turn(s.turns + tile, turn);
+            __syncwarp();
+        }
+}
+
+/*  For wide heads a warp adds what its group has, one slab after the other. */
+__device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t from = base + ADD_AT + w * ADD_BYTES;
+    unsigned i = 0;
+    for (int g = 0; g < walk.group; g++)
+        for (int step = 0; step < walk.steps(); step++, i++) {
+            const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);
+            const unsigned turn = walk.turn(walk.tile(step));
+            float *to = s.grad_q + tile * (QUERIES * D);
+            for (int slab = 2 * w; slab < min(2 * w + 2, SLABS); slab++) {
+                ignis_ptx_bar_sync(ADD_FULL + w, 160);
+                if (lane == 0) {
+                    if (slab == 2 * w)
+                        wait_until_ready(base, i);
+                    add_buffer(to + slab * (64 * 64), from, min(64, D - slab * 64) * 64 * 4, turn == 0);
+                    ignis_ptx_bulk_wait_read<0>();
+                }
+                __syncwarp();
+                ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
+            }
+            if (lane == 0)
+                end_turn(s.turns + tile * TURNS + w, turn);
+            __syncwarp();
+        }
+}
+
+/*  One thread watches whose turn it is, ahead of those who add. */
+__device__ inline void watch_turns(uint32_t base, const Attention &p, const backward_scratch &s, const block_walk &walk)
+{
+    unsigned i = 0;
+    for (int g = 0; g < walk.group; g++)
+        for (int step = 0; step < walk.steps(); step++) {
+            const uint32_t *turns = s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS;
+            const unsigned turn = walk.turn(walk.tile(step));
+            for (int w = 0; w < TURNS; w++)
+                while (turn != 0 && ignis_ptx_ld_acquire_u32(turns + w) != turn)
+                    ;
+            ignis_ptx_st_volatile_shared(base + READY_AT, ++i);
+        }
+}
+
+/* >>backward ---------------------------------------------------------------------------------------------------- */
+
+template <bool masked> struct Mask {
+    __device__ constexpr operator bool() const { return masked; }
+};
+
+/*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. Two loops, so that most tiles are without a
+    question, or one that asks, where that makes four copies of step two. */
+template <typename Step> __device__ inline void walk_tiles(const block_walk &walk, Step step)
+{
+    for (int g = 0; g < walk.group; g++) {
+        int i = 0;
+        if constexpr (!SAME_CODE) {
+#pragma unroll 1
+            for (; i < walk.steps(); i++)
+                step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, walk.tile(i));
+        } else if constexpr (CAUSAL) {
+#pragma unroll 1
+            for (int pass = 0; pass < 2; pass++)
+                if (pass == walk.down) { /* the masked ones come first, or last when going down */
+#pragma unroll 1
+                    for (const int end = i + walk.masked; i < end; i++)
+                        step(Mask<true>(), walk.tile(i));
+                } else {
+#pragma unroll 1
+                    for (const int end = i + walk.steps() - walk.masked; i < end; i++)
+                        step(Mask<false>(), walk.tile(i));
+                }
+        } else {
+#pragma unroll 1
+            for (; i < walk.masked; i++)
+                step(Mask<true>(), walk.tile(i));
+#pragma unroll 1
+            for (; i < walk.steps(); i++)
+                step(Mask<false>(), walk.tile(i));
+        }
+    }
+}
+
+/*  A group's share of a step's grad_q, columns of 64 rows, into a buffer that a warp of the producers adds from. */
+template <int first, int n, int of> __device__ inline void hand_over(char *buffer, const float (&z)[of][4], int full, int empty)
+{
+    ignis_ptx_bar_sync(empty, 160);
+#pragma unroll
+    for (int j = 0; j < n; j++)
+        *(float4 *)(buffer + (j * 128 + threadIdx.x % 128) * 16) =
+            make_float4(z[first + j][0], z[first + j][1], z[first + j][2], z[first + j][3]);
+    ignis_ptx_fence_proxy_async();
+    ignis_ptx_bar_arrive(full, 160);
+}
+
+/*  Rows of a warp, from a chunk on, times a factor, into a tile of 64 or 128 keys. */
+template <int n> __device__ inline void store_gradients(uint32_t tile, int row, int chunk, const float (&from)[n][4], float factor)
+{
+#pragma unroll
+    for (int i = 0; i < n / 2; i++) {
+        uint32_t words[1][4];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            words[0][e] = ignis_round_two<T>(from[2 * i + e / 2][e % 2 * 2] * factor, from[2 * i + e / 2][e % 2 * 2 + 1] * factor);
+        store_operands(tile, KEYS, row, chunk + 2 * i, words);
+    }
+}
+
+#if IGNIS_HEAD_DIM <= 128
+
+/*  A group with all columns of 64 keys. Of grad_q it has so many chunks of columns. */
+template <int own_chunks>
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+{
+    constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else one of two slabs of columns */
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = 64 * w + 16 * warp;
+    const int key = walk.block * KEYS + row + lane / 4;
+    const float scale = (float)p.scale * LOG2_E;
+    float grad_k[CHUNKS][4], grad_v[CHUNKS][4];
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            grad_k[j][e] = grad_v[j][e] = 0;
+    const uint64_t k_rows = along_rows(base + K_AT + w * 64 * ROW), v_rows = along_rows(base + V_AT + w * 64 * ROW);
+    const uint64_t q_rows = along_rows(base + Q_AT), out_rows = along_rows(base + OUT_AT);
+    const uint64_t q_columns = across_rows(base + Q_AT, QUERIES), out_columns = across_rows(base + OUT_AT, QUERIES);
+    const uint64_t k_columns = across_rows(base + K_AT + (SPLIT_QUERIES ? 0 : w * KEYS * ROW), KEYS);
+    int stage = 0, parity = 0, buffer = 0;
+
+    if (warp < 2)
+        ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */
+    ignis_mbarrier_wait(bar(FULL_KV), 0);
+    walk_tiles(walk, [&](auto masked, int tile) {
+        float x[QUERIES / 8][4], y[QUERIES / 8][4];
+        uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
+        const uint32_t scores = base + S_AT + buffer * S_BYTES;
+        const uint32_t of_stage = stage * Q_BYTES;
+
+        ignis_mbarrier_wait(bar(FULL_Q + stage), parity);
+        product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, of_stage), QUERIES);
+        ignis_mbarrier_wait(bar(FULL_OUT + stage), parity);
+        product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, of_stage), QUERIES);
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(x);
+        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2, scale, masked, p, key,
+                      tile * QUERIES + lane % 4 * 2);
+        round_results(weights, x);
+        ignis_ptx_wgmma_wait<0>();
+        ignis_wgmma_hold(y);
+        score_gradients(y, x, (const float *)(shared + DELTA_AT) + stage * QUERIES + lane % 4 * 2);
+        round_results(gradients, y);
+        store_operands(scores, KEYS, row, 0, gradients);
+
+        add_product(grad_v, weights, ignis_wgmma_ahead(out_columns, of_stage));
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+        float z[own_chunks][4];
+        const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);
+        product_of_keys(z, score_columns, k_columns);
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(grad_v);
+        ignis_wgmma_hold(weights);
+        if (lane == 0)
+            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + stage));
+        add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(z);
+        hand_over<0, own_chunks>(shared + ADD_AT + buffer * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
+                                 ADD_FULL + w + 2 * buffer, ADD_EMPTY + w + 2 * buffer);
+        buffer ^= 1;
+        ignis_ptx_wgmma_wait<0>();
+        ignis_wgmma_hold(grad_k);
+        ignis_wgmma_hold(gradients);
+        if (lane == 0)
+            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        stage ^= 1;
+        parity ^= stage == 0;
+    });
+
+    ignis_ptx_bar_sync(BOTH_GROUPS, 256); /* nobody reads keys and values any more */
+    store_gradients(base + K_AT, row, 0, grad_k, (float)p.scale);
+    store_gradients(base + V_AT, row, 0, grad_v, 1);
+}
+
+#else
+
+/*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. */
+template <int own_chunks>
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+{
+    constexpr int slab = own_chunks < 8 ? own_chunks : 8, own = QUERIES / 2; /* chunks of the first slab; queries */
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, query = w * own + lane % 4 * 2;
+    const int key = walk.block * KEYS + 16 * warp + lane / 4;
+    const float scale = (float)p.scale * LOG2_E;
+    float grad_k[own_chunks][4], grad_v[own_chunks][4];
+#pragma unroll
+    for (int j = 0; j < own_chunks; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            grad_k[j][e] = grad_v[j][e] = 0;
+    const uint64_t k_rows = along_rows(base + K_AT), v_rows = along_rows(base + V_AT);
+    const uint64_t q_rows = along_rows(base + Q_AT + w * own * ROW), out_rows = along_rows(base + OUT_AT + w * own * ROW);
+    const uint64_t q_columns = across_rows(base + Q_AT + 2 * w * QUERIES * ROW, QUERIES);
+    const uint64_t out_columns = across_rows(base + OUT_AT + 2 * w * QUERIES * ROW, QUERIES);
+    const uint64_t k_columns = across_rows(base + K_AT + 2 * w * KEYS * ROW, KEYS);
+    int i = 0;
+
+    if (warp == 0)
+        ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
+    ignis_mbarrier_wait(bar(FULL_KV), 0);
+    walk_tiles(walk, [&](auto masked, int tile) {
+        float x[own / 8][4], y[own / 8][4];
+        uint32_t operands[own / 16][4];
+        const uint32_t scores = base + S_AT + i % 2 * S_BYTES, weights = base + P_AT + i % 2 * S_BYTES;
+        const int stage = i % Q_STAGES, out_stage = i % OUT_STAGES;
+
+        ignis_mbarrier_wait(bar(FULL_Q + stage), i / Q_STAGES % 2);
+        product_of_rows(x, k_rows, KEYS, ignis_wgmma_ahead(q_rows, stage * Q_BYTES), QUERIES);
+        ignis_mbarrier_wait(bar(FULL_OUT + out_stage), i / OUT_STAGES % 2);
+        product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, out_stage * Q_BYTES), QUERIES);
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(x);
+        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + query, scale, masked, p, key, tile * QUERIES + query);
+        round_results(operands, x);
+        store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
+        ignis_ptx_wgmma_wait<0>();
+        ignis_wgmma_hold(y);
+        score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query);
+        round_results(operands, y);
+        store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+
+        add_tile_product(grad_v, along_rows(weights), ignis_wgmma_ahead(out_columns, out_stage * Q_BYTES));
+        float z[own_chunks][4];
+        product_of_keys(z, across_rows(scores, KEYS), k_columns);
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(grad_v);
+        if (lane == 0)
+            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + out_stage));
+        add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
+        ignis_ptx_wgmma_wait<1>();
+        ignis_wgmma_hold(z);
+        hand_over<0, slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+        if constexpr (own_chunks > slab)
+            hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
+        ignis_ptx_wgmma_wait<0>();
+        ignis_wgmma_hold(grad_k);
+        if (lane == 0)
+            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        i++;
+    });
+
+    ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+    store_gradients(base + K_AT, 16 * warp, 16 * w, grad_k, (float)p.scale);
+    store_gradients(base + V_AT, 16 * warp, 16 * w, grad_v, 1);
+}
+
+#endif
+
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const block_walk &walk)
+{
+    constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;
+    if constexpr (SAME_CODE)
+        compute_group<first>(shared, base, w, p, walk);
+    else if (w == 0)
+        compute_group<first>(shared, base, 0, p, walk);
+    else
+        compute_group<second>(shared, base, 1, p, walk);
+}
+
+/*  grid = ceil(sk / KEYS) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
+extern "C" __global__ void __launch_bounds__(384, 1)
+    ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
+                        const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
+                        const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
+                        const backward_scratch s)
+{
+    extern __shared__ __align__(1024) char shared[];
+    const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
+    const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
+    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+    if (threadIdx.x == 0) {
+        ignis_ptx_mbarrier_init(bar(FULL_KV), 1);
+        for (int i = 0; i < 2; i++) {
+            ignis_ptx_mbarrier_init(bar(FULL_Q + i), 1);
+            ignis_ptx_mbarrier_init(bar(FULL_OUT + i), 1);
+            ignis_ptx_mbarrier_init(bar(EMPTY_Q + i), 8); /* warps */
+            ignis_ptx_mbarrier_init(bar(EMPTY_OUT + i), 8);
+        }
+        ignis_ptx_fence_mbarrier_init();
+        ignis_ptx_st_volatile_shared(base + READY_AT, 0);
+        ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));
+    }
+    if (threadIdx.x == 32) { /* while the others wait for the place */
+        ignis_ptx_prefetch_tensormap(&k);
+        ignis_ptx_prefetch_tensormap(&v);
+        ignis_ptx_prefetch_tensormap(&q);
+        ignis_ptx_prefetch_tensormap(&grad_out);
+    }
+    __syncthreads();
+    const block_walk walk(p, s.section, __shfl_sync(0xffffffff, ignis_ptx_ld_volatile_shared(base + PLACE_AT), 0));
+
+    if (group == 0) {
+        ignis_ptx_setmaxnreg_dec<24>(); /* 128 * 24 + 256 * 240 registers are what the launch got: 384 * 168 */
+        const int warp = threadIdx.x / 32;
+        if (warp == 0) {
+            if (threadIdx.x == 0)
+                load_all(base, &q, &k, &v, &grad_out, p, s, walk);
+        } else if (warp < 3) {
+            if constexpr (WIDE)
+                add_slabs(base, warp - 1, p, s, walk);
+            else
+                add_steps(base, warp - 1, p, s, walk);
+        } else if (threadIdx.x % 32 == 0)
+            watch_turns(base, p, s, walk);
+        return;
+    }
+    ignis_ptx_setmaxnreg_inc<240>();
+    compute(shared, base, group - 1, p, walk);
+    ignis_ptx_fence_proxy_async();
+    ignis_ptx_bar_sync(BOTH_GROUPS, 256);
+    if (threadIdx.x == 128) {
+        store_tile(&grad_k, base + K_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+        store_tile(&grad_v, base + V_AT, KEYS, walk.block * KEYS, walk.kv_h, walk.b);
+        ignis_ptx_bulk_commit();
+        ignis_ptx_bulk_wait<0>();
+    }
+}
+
+/* >>finish ------------------------------------------------------------------------------------------------------ */
+
+/*  A tile of grad_q, scaled and rounded; it passes through shared memory, so that rows are written in pieces of 16 bytes.
+    grid = tiles * heads * batches, blocks of 256. */
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+{
+    constexpr int STRIDE = D * 2 + 16;
+    __shared__ __align__(16) char rows[QUERIES * STRIDE];
+    const int tiles = s.rows / QUERIES, tile = blockIdx.x % tiles, h = blockIdx.x / tiles % p.heads, b = blockIdx.x / tiles / p.heads;
+    const int first = tile * QUERIES, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+    const bool unseen = CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
+    const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);
+    const float scale = (float)p.scale;
+#pragma unroll
+    for (int i = threadIdx.x / 128; i < QUERIES / 64 * CHUNKS; i += 2) {
+        const float4 x = unseen ? make_float4(0, 0, 0, 0) : from[i * 128 + thread];
+        char *to = rows + (i / CHUNKS * 64 + thread / 32 * 16 + lane / 4) * STRIDE + i % CHUNKS * 16 + lane % 4 * 4;
+        *(uint32_t *)to = ignis_round_two<T>(x.x * scale, x.y * scale);
+        *(uint32_t *)(to + 8 * STRIDE) = ignis_round_two<T>(x.z * scale, x.w * scale);
+    }
+    __syncthreads();
+    T *to = p.grad_q.at(b, h);
+#pragma unroll
+    for (int i = threadIdx.x; i < QUERIES * CHUNKS; i += 256) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS;
+        if (first + row < p.sq && chunk * 8 < HEAD_DIM)
+            *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) = *(const uint4 *)(rows + row * STRIDE + chunk * 16);
+    }
+}

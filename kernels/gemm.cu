@@ -1,0 +1,176 @@
+/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
+
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float, of f64 in double, in the order of k: equal
+    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
+*/
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+#include "gemm.cuh"
+
+/*  blocks: on a multiprocessor, which bounds registers. */
+#define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(256, blocks)
+
+/*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so that neighbours read neighbours. */
+template <int rows, int depth> struct Loader {
+    static constexpr int count = rows * depth / 256;
+    const T *from; /* of the first element */
+    long long row_stride, k_stride, row_end;
+    int row, k, row_step, k_step;
+
+    /*  by_k: elements of a row lie next to each other. */
+    __device__ Loader(const T *matrix, long long first_row, long long row_end, bool by_k, long long row_length)
+        : row_stride(by_k ? row_length : 1), k_stride(by_k ? 1 : row_length), row_end(row_end - first_row),
+          row(by_k ? threadIdx.x / depth : threadIdx.x % rows), k(by_k ? threadIdx.x % depth : threadIdx.x / rows),
+          row_step(by_k ? 256 / depth : 0), k_step(by_k ? 0 : 256 / rows)
+    {
+        from = matrix + first_row * row_stride;
+    }
+    __device__ void load(Wide (&x)[count], long long first_k, long long end_k) const
+    {
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const int r = row + i * row_step;
+            const long long at = first_k + k + i * k_step;
+            x[i] = r < row_end && at < end_k ? Wide(from[r * row_stride + at * k_stride]) : Wide(0);
+        }
+    }
+    __device__ void store(Wide (*tile)[rows + 4], const Wide (&x)[count]) const
+    {
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            tile[k + i * k_step][row + i * row_step] = x[i];
+    }
+};
+
+/*  A block does a tile of BM x BN, each of 16 x 16 threads R x C elements of it, in squares of 4 x 4 that are as far apart as fits: so
+    threads next to each other read what is next to each other. */
+template <int R, int C> __device__ inline void multiply(const Product &p)
+{
+    constexpr int BM = 16 * R, BN = 16 * C, BK = 64 / sizeof(Wide), strip = 32;
+    union alignas(16) Shared {
+        struct {
+            Wide a[2][BK][BM + 4], b[2][BK][BN + 4];
+        };
+        Wide results[strip][BN + 4];
+        Wide sums[256 / (BN / (16 / sizeof(T)))][BN];
+    };
+    __shared__ Shared shared;
+    const Place place(p, blockIdx.x, BM, BN);
+    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.transpose_a ? p.m : p.k);
+    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.transpose_b ? p.k : p.n);
+    const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;
+    const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;
+    Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;
+
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            sum[r][c] = 0;
+    a.load(next_a, place.first_k, place.end_k);
+    b.load(next_b, place.first_k, place.end_k);
+#pragma unroll 1
+    for (long long k = place.first_k, turn = 0; k < place.end_k; k += BK, turn ^= 1) {
+        a.store(shared.a[turn], next_a);
+        b.store(shared.b[turn], next_b);
+        __syncthreads(); /* of the other half of the tiles, everybody has done with the turn before the last */
+        if (k + BK < place.end_k) {
+            a.load(next_a, k + BK, place.end_k);
+            b.load(next_b, k + BK, place.end_k);
+        }
+#pragma unroll
+        for (int i = 0; i < BK; i++) {
+            Wide x[R], y[C];
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                x[r] = shared.a[turn][i][r / 4 * 64 + down + r % 4];
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                y[c] = shared.b[turn][i][c / 4 * 64 + across + c % 4];
+#pragma unroll
+            for (int r = 0; r < R; r++)
+#pragma unroll
+                for (int c = 0; c < C; c++)
+                    sum[r][c] += x[r] * y[c];
+        }
+        if (sums_rows)
+            for (int i = 0; i < BK; i++)
+                row_sum += shared.a[turn][i][threadIdx.x];
+    }
+    if (sums_rows && place.row + threadIdx.x < p.m)
+        p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;
+
+    Epilogue<256, BN> epilogue(p, place, threadIdx.x);
+#pragma unroll 1
+    for (int first = 0; first < BM; first += strip) {
+        const auto result = [&](int r, int c) { return shared.results[r][c]; };
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int row = r / 4 * 64 + down + r % 4 - first;
+#pragma unroll
+            for (int c = 0; c < C; c++)
+                if (row >= 0 && row < strip)
+                    shared.results[row][c / 4 * 64 + across + c % 4] = sum[r][c];
+        }
+        __syncthreads();
+        if (p.partial)
+            store_partial<256, BN>(p, place, threadIdx.x, first, strip, result);
+        else
+            epilogue.strip(first, strip, result);
+    }
+    epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
+}
+
+KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
+KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
+
+/*  Adds up the parts of a split product in their order, and stores the sums: a block has 32 rows of 128 columns. */
+KERNEL(2) ignis_gemm_finish(const Product p)
+{
+    const Place place(p, blockIdx.x, 32, 128);
+    __shared__ Wide room[16 / sizeof(T) * 2 * 128];
+    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
+    epilogue.strip(0, 32, [&](int r, int c) {
+        const Wide *from = (const Wide *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
+        Wide sum = 0;
+        if (place.column + c < p.n)
+            for (int split = 0; split < p.splits; split++)
+                sum += from[split * p.batch * p.m * p.n];
+        return sum;
+    });
+    epilogue.end(32, room, [] { __syncthreads(); });
+}
+
+/*  The same for a product that is there: of T, in partial, which may be out. */
+KERNEL(2) ignis_gemm_apply(const Product p)
+{
+    const Place place(p, blockIdx.x, 32, 128);
+    __shared__ Wide room[16 / sizeof(T) * 2 * 128];
+    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
+    epilogue.strip(0, 32, [&](int r, int c) {
+        const T *from = (const T *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
+        return place.column + c < p.n ? Wide(*from) : Wide(0);
+    });
+    epilogue.end(32, room, [] { __syncthreads(); });
+}
+
+/*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each thread adds up every eighth row. */
+KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
+{
+    __shared__ Wide part[8][32];
+    const long long column = blockIdx.x * 32LL + threadIdx.x % 32;
+    const int first = threadIdx.x / 32;
+    Wide sum = 0;
+    if (column < n)
+        for (long long row = first; row < count; row += 8)
+            sum += src[row * n + column];
+    part[first][threadIdx.x % 32] = sum;
+    __syncthreads();
+    if (first == 0 && column < n) {
+        for (int i = 1; i < 8; i++)
+            sum += part[i][threadIdx.x];
+        dst[column] = T(sum);
+    }
+}

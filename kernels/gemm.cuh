@@ -1,0 +1,179 @@
+/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
+
+    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.
+*/
+#ifndef IGNIS_GEMM_CUH
+#define IGNIS_GEMM_CUH
+
+#include "activation.cuh"
+
+typedef ignis_wide<T> Wide;
+
+enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
+
+/*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
+struct Product {
+    const T *a, *b;
+    T *out;
+    const T *bias;     /* [n], added to each row */
+    T *pre;            /* like out: what the activation was applied to; a forward product writes it, a gradient reads it */
+    const T *residual; /* like out, added behind the activation */
+    void *partial;     /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
+    Wide *row_sums;    /* [split, m]: the sums of op(a) over its rows, of a product without batches */
+    Wide *column_sums; /* [row tile, n]: the sums of the results of a tile over its columns, the same */
+    long long m, n, k, batch;
+    long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long split_k;          /* elements of k that a part has, a multiple of 32 */
+    double factor;
+    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
+    int accumulate;                       /* out is added to the result */
+    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
+    int direct;                           /* no more is done than a bias and an activation, and the copy engine can store it */
+};
+
+/*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
+struct Place {
+    long long row, column, batch, split, first_k, end_k;
+
+    __device__ Place(const Product &p, unsigned index, int tile_rows, int tile_columns)
+    {
+        const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows), columns = (unsigned)((p.n + tile_columns - 1) / tile_columns);
+        const unsigned tile = index % (rows * columns), matrix = index / (rows * columns), group = tile / (8 * columns);
+        const unsigned height = min(8u, rows - 8 * group), in_group = tile % (8 * columns);
+        row = (long long)(8 * group + in_group % height) * tile_rows;
+        column = (long long)(in_group / height) * tile_columns;
+        batch = matrix % p.batch;
+        split = matrix / p.batch;
+        first_k = split * p.split_k;
+        end_k = min(p.k, first_k + p.split_k);
+    }
+};
+
+/*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
+    columns of all: so the bias is read once, and the sums over columns need no more than registers. */
+template <int threads, int columns> struct Epilogue {
+    static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;
+    static_assert(threads % across == 0, "a thread has the same columns in each row");
+    const Product &p;
+    const Place &place;
+    const int thread, column, count; /* of this thread's columns, so many exist */
+    const bool whole;                /* all do, in packs */
+    Wide bias[N], sums[N];
+
+    __device__ Epilogue(const Product &p, const Place &place, int thread)
+        : p(p), place(place), thread(thread), column(thread % across * N),
+          count((int)min((long long)N, max(0LL, p.n - place.column - column))), whole(count == N && p.packed_out)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            bias[i] = sums[i] = 0;
+        if (p.bias && whole) {
+            const auto pack = ignis_load<N>(p.bias + place.column + column);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                bias[i] = Wide(pack[i]);
+        }
+    }
+
+    /*  Rows first ... of the tile; value(row of the strip, column) is one of them. */
+    template <typename Value> __device__ void strip(int first, int rows, Value value)
+    {
+        const long long left = p.m - place.row - first;
+#pragma unroll 1
+        for (int r = thread / across; r < rows && r < left; r += down) {
+            const long long at = (place.batch * p.m + place.row + first + r) * p.n + place.column + column;
+            if (whole) {
+                Wide x[N];
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    x[i] = value(r, column + i);
+                finish<N>(x, bias, at);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    sums[i] += x[i];
+            } else {
+#pragma unroll 1
+                for (int c = 0; c < count; c++) {
+                    Wide x[1] = {value(r, column + c)};
+                    const Wide one_bias[1] = {p.bias ? Wide(p.bias[place.column + column + c]) : Wide(0)};
+                    finish<1>(x, one_bias, at + c);
+#pragma unroll
+                    for (int i = 0; i < N; i++) /* sums stay in registers */
+                        sums[i] += i == c ? x[0] : Wide(0);
+                }
+            }
+        }
+    }
+
+    /*  Leaves in x what is summed over columns: the results without what was in out. */
+    template <int some> __device__ void finish(Wide (&x)[some], const Wide (&bias)[some], long long at)
+    {
+        ignis_pack<T, some> pack;
+#pragma unroll
+        for (int i = 0; i < some; i++)
+            x[i] = Wide(p.factor) * x[i] + bias[i];
+        if (p.activation) {
+            if (p.gradient)
+                pack = ignis_load<some>(p.pre + at);
+            else
+                pack = ignis_pack_round<T, some>(x); /* what is kept is what is activated */
+            if (p.pre && !p.gradient)
+                ignis_store(p.pre + at, pack);
+#pragma unroll
+            for (int i = 0; i < some; i++) {
+                const Wide before = pack[i];
+                x[i] = p.activation == RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)
+                       : p.gradient         ? gelu_gradient(x[i], before)
+                                            : gelu(before);
+            }
+        }
+        if (p.residual) {
+            pack = ignis_load<some>(p.residual + at);
+#pragma unroll
+            for (int i = 0; i < some; i++)
+                x[i] += Wide(pack[i]);
+        }
+        if (p.accumulate) {
+            Wide sum[some];
+            pack = ignis_load<some>(p.out + at);
+#pragma unroll
+            for (int i = 0; i < some; i++)
+                sum[i] = x[i] + Wide(pack[i]);
+            ignis_store(p.out + at, ignis_pack_round<T, some>(sum));
+        } else {
+            ignis_store(p.out + at, ignis_pack_round<T, some>(x));
+        }
+    }
+
+    /*  Behind the last strip, by all threads; room for columns * down numbers in shared memory. sync is their barrier. */
+    template <typename Sync> __device__ void end(int tile_rows, Wide *room, Sync sync)
+    {
+        if (!p.column_sums)
+            return;
+        sync();
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            room[thread / across * columns + column + i] = sums[i];
+        sync();
+        for (int c = thread; c < columns && place.column + c < p.n; c += threads) {
+            Wide sum = 0;
+            for (int d = 0; d < down; d++)
+                sum += room[d * columns + c];
+            p.column_sums[place.row / tile_rows * p.n + place.column + c] = sum;
+        }
+    }
+};
+
+/*  A strip of sums over a part of k, as they are. */
+template <int threads, int columns, typename Value>
+__device__ inline void store_partial(const Product &p, const Place &place, int thread, int first, int rows, Value value)
+{
+    Wide *to = (Wide *)p.partial + ((place.split * p.batch + place.batch) * p.m + place.row + first) * p.n + place.column;
+    const int column = thread % columns;
+    if (place.column + column < p.n)
+        for (int r = thread / columns; r < rows && place.row + first + r < p.m; r += threads / columns)
+            to[r * p.n + column] = value(r, column);
+}
+
+#endif /* IGNIS_GEMM_CUH */

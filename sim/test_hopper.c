@@ -1,0 +1,241 @@
+/*  test_hopper.c - checks of what the simulator has of sm_90a: mbarriers, bulk copies, products of warpgroups; see hopper.h
+
+        test_hopper         all checks, in every order of threads, late and early, and without the faults under each sanitizer
+        test_hopper all     all checks, once
+
+    One kernel with everything in it, and a fault in it that an argument chooses: each has to end in an error that says what is wrong, or
+    in wrong numbers, and never in a hang.
+*/
+#include "test_build.h"
+
+enum { SIDE = 64, TILE = SIDE * 128, STEPS = 5, SHARED = 49152 + 64 };
+enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
+
+/* A fault of the kernel `product`, and what its error says; NULL both: any error, or wrong numbers. */
+#define FAULTS(X)                                                                                                                      \
+    X(NONE, 0, NULL, NULL)                                                                                                             \
+    X(TOO_MANY_BYTES, ALWAYS, "wait at the mbarrier at shared memory + 49152 for parity 0", "lacks 0 of 1 arrivals and 16 bytes")      \
+    X(TOO_FEW_BYTES, ALWAYS, NULL, NULL)                                                                                               \
+    X(TOO_MANY_ARRIVALS, ALWAYS, "wait at the mbarrier at shared memory + 49168 for parity 0", "lacks 1 of 5 arrivals")                \
+    X(TOO_FEW_ARRIVALS, ALWAYS, NULL, NULL)                                                                                            \
+    X(PARITY_OF_LOADS, ALWAYS, "deadlock", "wait at the mbarrier at shared memory + 49168 for parity 0")                               \
+    X(PARITY_OF_PRODUCTS, ALWAYS, NULL, NULL)                                                                                          \
+    X(NOT_INITIALISED, ALWAYS, "this mbarrier is not initialised", "shared memory + 491")                                              \
+    X(NO_MBARRIER_FENCE, ALWAYS, "shared memory + 49152: a bulk load reads what thread (0,0,0) wrote without a fence.proxy.async", "") \
+    X(NO_FENCE, ALWAYS, "a bulk store reads what thread (", "wrote without a fence.proxy.async")                                       \
+    X(NO_PLAIN_FENCE, ALWAYS, "shared memory + 32768: a bulk store reads what thread (5,0,0) wrote without a fence.proxy.async", "")   \
+    X(NO_OPERAND_FENCE, ALWAYS, "wgmma reads what thread (", "wrote without a fence.proxy.async")                                      \
+    X(NO_PRODUCT_WAIT, ALWAYS, NULL, NULL)                                                                                             \
+    X(NO_LAST_WAIT, ALWAYS, "exits while a wgmma of its warp is under way", "")                                                        \
+    X(EARLY_RELEASE, ALWAYS, "a bulk load over an operand of a wgmma that nobody has waited for", "shared memory + ")                  \
+    X(NO_BARRIER, ALWAYS, NULL, NULL)                                                                                                  \
+    X(WRONG_STRIDE, ALWAYS, NULL, NULL)                                                                                                \
+    X(WRONG_START, ALWAYS, "does not start at a group of 8 rows", "a descriptor of wgmma")                                             \
+    X(BEYOND, ALWAYS, "a descriptor of wgmma leads to shared memory + ", "the block has 49216 bytes")                                  \
+    X(NO_SWIZZLE, ALWAYS, "a descriptor of wgmma", "the swizzle of 128 bytes")                                                         \
+    X(DIFFERENT_WARPS, ALWAYS, "the warps of a warpgroup issue different wgmma", "")                                                   \
+    X(REGISTERS, ALWAYS, "wait in setmaxnreg.inc", "of the block's 63488 are taken")                                                   \
+    X(MISALIGNED_TILE, ALWAYS, "not aligned to 1024 bytes", "")                                                                        \
+    X(TILE_BEYOND, ALWAYS, "a bulk copy of 8192 bytes at shared memory + ", "the block has 49216 bytes")                               \
+    X(NO_MAP, ALWAYS, "no tensor map", "")                                                                                             \
+    X(WRONG_RANK, ALWAYS, "another number of dimensions", "")                                                                          \
+    X(NO_STORE_WAIT, ALWAYS, "exits before its bulk store from here has read it", "shared memory + 32768")                             \
+    X(REUSED_SOURCE, ALWAYS, "shared memory + 32768: a write over the source of a bulk store that nobody has waited for", "")          \
+    X(UNUSED_LOAD, LATE, "the block ends while a bulk load to here is under way", "shared memory + 40960")                             \
+    X(NAMED_BARRIER, ALWAYS, "128 threads wait at barrier 1, which wants 160", "deadlock")                                             \
+    X(POLLS_IN_VAIN, ALWAYS, "no progress, some threads poll memory in vain", "wait at the mbarrier at shared memory + 49168")
+
+#define X(name, when, first, second) name,
+enum { FAULTS(X) FAULT_COUNT };
+#undef X
+
+static const struct {
+    const char *name;
+    int when;
+    const char *says[2];
+} faults[] = {
+#define X(name, when, first, second) {#name, when, {first, second}},
+    FAULTS(X)
+#undef X
+};
+
+/* The kernels, behind the names of the faults. */
+static build build_kernels(void)
+{
+#define X(name, when, first, second) #name ", "
+    static char text[65536] = "enum { " FAULTS(X) "};\n#line 1 \"test_hopper.cu\"\n";
+#undef X
+    static const char *const options[] = {"-arch=sm_90a", "-default-device", "-DIGNIS_T=2", "-I../kernels"};
+    size_t used = strlen(text);
+    FILE *file = fopen("test_hopper.cu", "r");
+    if (!file)
+        printf("no test_hopper.cu here\n"), exit(2);
+    used += fread(text + used, 1, sizeof text - used - 1, file);
+    text[used] = 0;
+    fclose(file);
+    source s = {"test_hopper.cu", text, NULL, NULL, NULL};
+    build b = compile_with(&s, 4, options);
+    printf("%s", b.log);
+    CHECK(b.result == 0);
+    return b;
+}
+
+/* What cuTensorMapEncodeTiled makes, which belongs to the driver. */
+static sim_tensor_map map_of(void *base, int type, int element, int rank, const unsigned *dims, const unsigned *box)
+{
+    sim_tensor_map m = {
+        SIM_TENSOR_MAGIC, (uint64_t)(uintptr_t)base, {0}, {0}, {0}, (uint8_t)rank, (uint8_t)element, 3, (uint8_t)type, 0, {0}};
+    m.strides[0] = (uint64_t)element;
+    for (int i = 0; i < rank; i++) {
+        m.dims[i] = dims[i];
+        m.box[i] = (uint16_t)box[i];
+        if (i)
+            m.strides[i] = m.strides[i - 1] * dims[i - 1];
+    }
+    return m;
+}
+
+static float from_bf16(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+/* Whole numbers from -2 to 2: their sums are exact. */
+static uint16_t small_number(unsigned *seed)
+{
+    static const uint16_t numbers[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000};
+    *seed = *seed * 1664525 + 1013904223;
+    return numbers[(*seed >> 16) % 5];
+}
+
+typedef struct array {
+    uint16_t x[SIDE * SIDE * STEPS];
+} array;
+
+static array *new_array(unsigned seed)
+{
+    array *a = aligned_alloc(1024, (sizeof *a + 1023) / 1024 * 1024);
+    for (int i = 0; i < SIDE * SIDE * STEPS; i++)
+        a->x[i] = small_number(&seed);
+    return a;
+}
+
+static void test_faults(build *b)
+{
+    static uint32_t never[4] __attribute__((aligned(16)));
+    const uint32_t *word = never;
+    const unsigned long_side[] = {SIDE * STEPS, SIDE}, side[] = {SIDE, SIDE};
+    array *x = new_array(1), *y = new_array(2), *z = new_array(3);
+    const char *when = getenv("IGNIS_SIM_ASYNC");
+    int mode = when && strcmp(when, "early") == 0 ? EARLY : LATE, steps = STEPS;
+    _Alignas(64) sim_tensor_map mx = map_of(x, 9, 2, 2, long_side, side);
+    _Alignas(64) sim_tensor_map my = map_of(y, 9, 2, 2, long_side, side);
+    _Alignas(64) sim_tensor_map mz = map_of(z, 9, 2, 2, side, side);
+    for (int fault = 0; fault < (in_lane("thread") || in_lane("address") ? NONE + 1 : FAULT_COUNT); fault++) {
+        int wrong = 0;
+        memset(z, 0xFF, sizeof *z);
+        double start = seconds();
+        int code = run(b, "product", 1, 256, SHARED, (void *[]){&mx, &my, &mz, &steps, &fault, &word});
+        snprintf(where, sizeof where, "%s: ", faults[fault].name);
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < SIDE; j++) {
+                float sum = 0;
+                for (int k = 0; k < SIDE * STEPS; k++)
+                    sum += from_bf16(x->x[i * SIDE * STEPS + k]) * from_bf16(y->x[j * SIDE * STEPS + k]);
+                wrong += from_bf16(z->x[i * SIDE + j]) != sum;
+            }
+        if (getenv("SHOW"))
+            printf("%-20s %d, %d wrong: %s\n", faults[fault].name, code, wrong, failure);
+        CHECK(seconds() - start < 30);
+        if (fault == NONE)
+            CHECK(code == 0 && wrong == 0);
+        else if (faults[fault].when & mode)
+            CHECK(code || wrong);
+        for (int i = 0; i < 2 && (faults[fault].when & mode) && faults[fault].says[i]; i++)
+            CHECK_HAS(failure, faults[fault].says[i]);
+        if (code)
+            CHECK_HAS(failure, "kernel product, block (0,0,0)");
+    }
+    free(x);
+    free(y);
+    free(z);
+}
+
+static void test_products(build *b)
+{
+    array *x = new_array(4), *y = new_array(5);
+    float *out = malloc(6 * SIDE * SIDE * sizeof *out);
+    CHECK(run(b, "products", 1, 128, 2 * TILE, (void *[]){&x, &y, &out}) == 0);
+    for (int way = 0; way < 6; way++) {
+        int ta = way / 2 == 1, tb = way % 2, wrong = 0;
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < SIDE; j++) {
+                float sum = 0;
+                for (int k = 0; k < 16; k++)
+                    sum += from_bf16(x->x[ta ? k * SIDE + i : i * SIDE + k]) * from_bf16(y->x[tb ? k * SIDE + j : j * SIDE + k]);
+                wrong += out[way * SIDE * SIDE + i * SIDE + j] != sum;
+            }
+        snprintf(where, sizeof where, "product %d: ", way);
+        CHECK(wrong == 0);
+    }
+    free(x);
+    free(y);
+    free(out);
+}
+
+static void test_copies(build *b)
+{
+    enum { WIDE = 48, HIGH = 20 };
+    const unsigned dims[] = {WIDE, HIGH, 2}, box[] = {32, 64, 1};
+    float *tensor = aligned_alloc(64, WIDE * HIGH * 2 * 4), *from = aligned_alloc(64, 4096), *to = aligned_alloc(64, 4096);
+    float *sum = aligned_alloc(64, 4096), *tile = aligned_alloc(64, TILE);
+    _Alignas(64) sim_tensor_map m = map_of(tensor, 7, 4, 3, dims, box);
+    int wrong = 0;
+    for (int i = 0; i < WIDE * HIGH * 2; i++)
+        tensor[i] = (float)(i + 1);
+    for (int i = 0; i < 1024; i++)
+        from[i] = (float)i, to[i] = 0, sum[i] = 1;
+    CHECK(run(b, "plain", 1, 32, 128, (void *[]){&to}) == 0 && to[0] == 1 && to[31] == 30);
+    for (int i = 0; i < 32; i++)
+        to[i] = 0;
+    CHECK(run(b, "copies", 1, 64, 3 * TILE + 8, (void *[]){&m, &from, &to, &sum, &tile}) == 0);
+    for (int i = 0; i < 1024; i++)
+        wrong += to[i] != (float)i || sum[i] != (float)(i + 1);
+    CHECK(wrong == 0);
+    for (int row = 0; row < 64; row++)
+        for (int column = 0; column < 32; column++) {
+            int r = row - 8, c = column - 16, place = row * 32 + ((column / 4) ^ row % 8) * 4 + column % 4;
+            float expected = r >= 0 && r < HIGH && c >= 0 ? (float)((HIGH + r) * WIDE + c + 1) : 0;
+            wrong += tile[place] != expected;
+            if (expected != 0)
+                wrong += tensor[(HIGH + r) * WIDE + c] != 2 * expected;
+        }
+    for (int i = 0; i < WIDE * HIGH; i++)
+        wrong += tensor[i] != (float)(i + 1) || (i % WIDE >= 16 && tensor[WIDE * HIGH + i] != (float)(WIDE * HIGH + i + 1));
+    CHECK(wrong == 0);
+    free(tensor), free(from), free(to), free(sum), free(tile);
+}
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (count > 1 && strcmp(arguments[1], "all") == 0) {
+        build b = build_kernels();
+        test_products(&b);
+        test_copies(&b);
+        test_faults(&b);
+        discard(&b);
+    } else {
+        run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1");
+        run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ASYNC=early");
+        run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ORDER=reverse");
+        run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ORDER=random:7 IGNIS_SIM_ASYNC=early");
+        run_lane("test_hopper", arguments[0], "address", "");
+        run_lane("test_hopper", arguments[0], "thread", "");
+    }
+    report_as("test_hopper");
+    return failed != 0;
+}

@@ -1,0 +1,492 @@
+/*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and what is done to a product
+    before it is stored, against sums in double */
+#include "tensor.h"
+#include <math.h>
+
+static const char *const dtype_names[] = {"default", "f16", "bf16", "f32", "f64"};
+
+typedef struct scenario {
+    int64_t m, n, k, batch; /* batch 0: one matrix; below 0: so many, that share b */
+    int transpose_a, transpose_b;
+    bool bias, pre, residual, accumulate, row_sums, column_sums, gradient;
+    int activation;
+    double factor;
+    int64_t offset; /* elements between the begin of the memory and that of a, b and out: 1 and 2 are no whole packs */
+} scenario;
+
+static scenario plain(int64_t m, int64_t n, int64_t k)
+{
+    scenario s;
+    memset(&s, 0, sizeof s);
+    s.m = m, s.n = n, s.k = k;
+    return s;
+}
+
+enum { A, B, OUT, BIAS, PRE, RESIDUAL, ROW_SUMS, COLUMN_SUMS, ARRAYS };
+
+/*  The tensors of a scenario, all filled, and what is in them as double. */
+typedef struct operands {
+    ignis_tensor tensor[ARRAYS], whole[ARRAYS];
+    double *values[ARRAYS];
+} operands;
+
+static int64_t batches_of(const scenario *s) { return s->batch ? s->batch < 0 ? -s->batch : s->batch : 1; }
+
+static operands operands_make(const scenario *s, ignis_dtype dtype)
+{
+    int64_t batch = batches_of(s), out = batch * s->m * s->n, counts[ARRAYS];
+    operands o;
+    int i;
+    counts[A] = batch * s->m * s->k, counts[B] = (s->batch < 0 ? 1 : batch) * s->k * s->n, counts[BIAS] = s->n;
+    counts[OUT] = counts[PRE] = counts[RESIDUAL] = out, counts[ROW_SUMS] = s->m, counts[COLUMN_SUMS] = s->n;
+    for (i = 0; i < ARRAYS; i++) {
+        ignis_array view;
+        o.whole[i] = tensor_noise(IGNIS_SHAPE(counts[i] + s->offset), dtype, (uint64_t)i + 1, false);
+        view = ignis_array_slice(ignis_tensor_data(o.whole[i]), 0, s->offset, counts[i]);
+        o.tensor[i] = ignis_tensor_from_array(view, false);
+        drop(view);
+        o.values[i] = tensor_values(o.tensor[i]);
+    }
+    return o;
+}
+
+static void operands_free(operands *o)
+{
+    int i;
+    for (i = 0; i < ARRAYS; i++) {
+        free(o->values[i]);
+        let_go(o->tensor[i]), let_go(o->whole[i]);
+    }
+}
+
+/*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about tiles and splits. */
+static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processors)
+{
+    ignis__product product;
+    ignis__epilogue epilogue;
+    ignis__op op;
+    int before;
+    if (!ignis__op_begin(&op, "test", ARRAYS, o->tensor))
+        return false;
+    memset(&product, 0, sizeof product);
+    memset(&epilogue, 0, sizeof epilogue);
+    product.m = s->m, product.n = s->n, product.k = s->k, product.batch = batches_of(s);
+    product.batch_a = s->m * s->k, product.batch_b = s->batch < 0 ? 0 : s->k * s->n;
+    product.transpose_a = s->transpose_a, product.transpose_b = s->transpose_b, product.dtype = (int)dtype;
+    epilogue.bias = s->bias ? op.in[BIAS] : NULL;
+    epilogue.pre = s->pre ? op.in[PRE] : NULL;
+    epilogue.residual = s->residual ? op.in[RESIDUAL] : NULL;
+    epilogue.row_sums = s->row_sums ? op.in[ROW_SUMS] : NULL;
+    epilogue.column_sums = s->column_sums ? op.in[COLUMN_SUMS] : NULL;
+    epilogue.factor = s->factor;
+    epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
+    before = op.work.device->info.multiprocessors;
+    op.work.device->info.multiprocessors = processors;
+    s->row_sums = ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue); /* some kernels leave them to the caller */
+    op.work.device->info.multiprocessors = before;
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+static double unit_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? ldexp(1, -53) : dtype == IGNIS_F32 ? ldexp(1, -24) : dtype == IGNIS_F16 ? ldexp(1, -11) : ldexp(1, -8);
+}
+
+static double activate(int activation, double x)
+{
+    double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+    return activation == IGNIS_ACTIVATION_RELU ? x < 0 ? 0 : x : activation == IGNIS_ACTIVATION_GELU ? 0.5 * x * (1 + tanh(u)) : x;
+}
+
+static double slope(int activation, double x)
+{
+    double c = 0.79788456080286535588, t = tanh(c * (x + 0.044715 * x * x * x));
+    return activation == IGNIS_ACTIVATION_RELU ? x > 0 : 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+}
+
+static void compare(const char *what, const scenario *s, ignis_dtype dtype, int64_t i, double got, double expected, double bound)
+{
+    char text[400];
+    if (fabs(got - expected) <= bound)
+        return;
+    snprintf(text, sizeof text, "%s of %s m %lld n %lld k %lld batch %lld, transposed %d %d, element %lld: %.9g, expected %.9g within %.3g",
+             what, dtype_names[dtype], (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, s->transpose_a,
+             s->transpose_b, (long long)i, got, expected, bound);
+    test__fail(__FILE__, __LINE__, text);
+}
+
+/*  Compares everything that a scenario gives with sums in double. Stops at the first failure.
+    `rounding`: of the factors, or of the product before more is done to it. */
+static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
+{
+    operands o = operands_make(&s, dtype);
+    double unit = unit_of(dtype), sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), gelu = dtype == IGNIS_F64 ? 1e-9 : 1e-6;
+    double *out, *pre, *row_sums, *column_sums, *columns = (double *)calloc((size_t)s.n + 1, sizeof *columns);
+    int64_t b, i, j, l, batch = batches_of(&s);
+    int failures = test__state.failures;
+    CHECK(run(&s, &o, dtype, processors));
+    out = tensor_values(o.tensor[OUT]), pre = tensor_values(o.tensor[PRE]);
+    row_sums = tensor_values(o.tensor[ROW_SUMS]), column_sums = tensor_values(o.tensor[COLUMN_SUMS]);
+    for (b = 0; b < batch; b++) {
+        const double *av = o.values[A] + b * s.m * s.k, *bv = o.values[B] + (s.batch < 0 ? 0 : b * s.k * s.n);
+        for (i = 0; i < s.m && failures == test__state.failures; i++) {
+            double row_sum = 0;
+            for (l = 0; l < s.k; l++)
+                row_sum += s.transpose_a ? av[l * s.m + i] : av[i * s.k + l];
+            for (j = 0; j < s.n && failures == test__state.failures; j++) {
+                int64_t at = (b * s.m + i) * s.n + j;
+                double x = 0, size = 1, bound;
+                for (l = 0; l < s.k; l++)
+                    x += (s.transpose_a ? av[l * s.m + i] : av[i * s.k + l]) * (s.transpose_b ? bv[j * s.k + l] : bv[l * s.n + j]),
+                        size += 1;
+                x = (s.factor != 0 ? s.factor : 1) * x + (s.bias ? o.values[BIAS][j] : 0);
+                bound = sums * size * size + rounding * 4 * sqrt(size);
+                if (s.activation && s.gradient) {
+                    x *= slope(s.activation, o.values[PRE][at]);
+                } else if (s.activation) {
+                    if (s.pre)
+                        compare("pre", &s, dtype, at, pre[at], x, unit * fabs(x) * 1.01 + bound);
+                    bound += unit * fabs(x) * 1.2 + gelu; /* what is activated was rounded */
+                    x = activate(s.activation, x);
+                }
+                bound = 1.2 * bound + gelu * fabs(x) * (s.activation != 0);
+                x += s.residual ? o.values[RESIDUAL][at] : 0;
+                columns[j] += x;
+                x += s.accumulate ? o.values[OUT][at] : 0;
+                compare("out", &s, dtype, at, out[at], x, bound + unit * fabs(x) * 1.01 + sums * 4);
+            }
+            if (s.row_sums)
+                compare("row sum", &s, dtype, i, row_sums[i], row_sum, unit * fabs(row_sum) * 1.01 + sums * (double)(s.k * s.k));
+        }
+    }
+    for (j = 0; s.column_sums && j < s.n && failures == test__state.failures; j++)
+        compare("column sum", &s, dtype, j, column_sums[j], columns[j],
+                unit * fabs(columns[j]) * 1.01 + (double)s.m * (sums * (double)(s.k * s.k + s.m * 8) + (s.activation ? unit * 2 : 0)));
+    free(out), free(pre), free(row_sums), free(column_sums), free(columns);
+    operands_free(&o);
+}
+
+static void check(scenario s, ignis_dtype dtype, int processors) { check_rounding(s, dtype, processors, 0); }
+
+/*  f32 by tensor cores: each factor is rounded to 11 bits. */
+static void check_tf32(scenario s, int processors) { check_rounding(s, IGNIS_F32, processors, ldexp(1, -11)); }
+
+/*  Few processors: large tiles. Many: small ones, and k is split. */
+enum { FEW = 1, MANY = 132 };
+
+static void own_setup(ignis_desc *desc)
+{
+    *desc = test_desc(NULL);
+    desc->matmul = IGNIS_MATMUL_OWN;
+}
+
+#define SETUP_OWN()   \
+    ignis_desc desc;  \
+    own_setup(&desc); \
+    SETUP(&desc)
+
+TEST(every_type_and_transposition)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 70, 3},    {67, 1, 31},   {65, 129, 33},
+                                       {131, 67, 97}, {128, 64, 64}, {136, 72, 40}, {200, 328, 136}};
+    int d, i, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (way = 0; way < 4; way++) {
+                scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
+                s.transpose_a = way % 2, s.transpose_b = way / 2;
+                check(s, float_dtypes[d], MANY);
+                check(s, float_dtypes[d], FEW);
+            }
+}
+
+TEST(tf32_where_it_is_allowed)
+{
+    static const int64_t sizes[][3] = {{1, 70, 3}, {65, 130, 33}, {128, 64, 64}, {19, 40, 1100}};
+    int i, way;
+    ignis_desc desc;
+    own_setup(&desc);
+    desc.allow_tf32 = true;
+    SETUP(&desc);
+    for (i = 0; i < COUNT_OF(sizes); i++)
+        for (way = 0; way < 4; way++) {
+            scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
+            s.transpose_a = way % 2, s.transpose_b = way / 2, s.offset = i == 2 ? way % 2 : 0;
+            s.bias = true;
+            check_tf32(s, MANY);
+            check_tf32(s, FEW);
+        }
+}
+
+TEST(batches_and_a_shared_matrix)
+{
+    int d, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (way = 0; way < 8; way++) {
+            scenario s = plain(33, 17, 24);
+            s.batch = way / 4 ? -3 : 3, s.transpose_a = way % 2, s.transpose_b = way / 2 % 2;
+            check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            if (d >= 2) { /* large enough for wgmma */
+                s.m = 72, s.n = 80;
+                check(s, float_dtypes[d], way % 2 ? FEW : MANY);
+            }
+        }
+}
+
+TEST(memory_that_is_not_aligned_to_packs)
+{
+    static const int64_t offsets[] = {1, 2, 4};
+    int d, i, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(offsets); i++)
+            for (way = 0; way < 4; way++) {
+                scenario s = plain(72, 80, 48);
+                s.offset = offsets[i], s.transpose_a = way % 2, s.transpose_b = way / 2;
+                s.bias = s.residual = true;
+                check(s, float_dtypes[d], MANY);
+            }
+}
+
+TEST(a_long_sum_is_split)
+{
+    int d, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (way = 0; way < 4; way++) {
+            scenario s = plain(19, 40, 1801);
+            s.transpose_a = way % 2, s.transpose_b = way / 2;
+            s.bias = s.residual = s.row_sums = s.column_sums = way >= 2;
+            s.batch = way == 1 ? 2 : 0;
+            check(s, float_dtypes[d], MANY);
+            if (d >= 2 && way < 3) {
+                s.m = 72, s.n = 136, s.k = 1096;
+                check(s, float_dtypes[d], MANY);
+            }
+        }
+}
+
+/*  Each part of what is done to a product alone, and all of them together. */
+static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
+{
+    int d, part;
+    for (d = 0; d < 4; d++)
+        for (part = 0; part < 11; part++) {
+            scenario s = plain(m, n, k);
+            s.transpose_a = part % 2, s.transpose_b = part / 2 % 2;
+            s.bias = part == 0 || part >= 7, s.residual = part == 1 || part >= 9, s.accumulate = part == 2 || part >= 9;
+            s.row_sums = part == 3 || part >= 9, s.column_sums = part == 4 || part >= 5;
+            s.activation = part == 5 || part == 7 || part == 9 ? IGNIS_ACTIVATION_RELU : part >= 5 ? IGNIS_ACTIVATION_GELU : 0;
+            s.factor = part == 1 || part >= 9 ? 0.75 : 0;
+            s.gradient = part == 5 || part == 6, s.pre = part >= 5 && part != 8;
+            check(s, float_dtypes[d], processors);
+        }
+}
+
+TEST(what_is_done_to_a_product)
+{
+    int d, part;
+    SETUP_OWN();
+    check_epilogues(77, 48, 40, MANY);
+    check_epilogues(35, 131, 24, FEW);
+    check_epilogues(9, 21, 1100, MANY);
+    check_epilogues(136, 200, 72, MANY);
+    for (d = 0; d < 4; d++) /* what wgmma's kernel does in registers */
+        for (part = 0; part < 8; part++) {
+            scenario s = plain(150, 200, 72);
+            s.transpose_b = part % 2, s.bias = part != 2, s.pre = part > 3 && part % 2;
+            s.activation = part == 0 ? 0 : part % 3 == 0 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
+            s.batch = part == 6 ? 2 : 0;
+            check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
+        }
+}
+
+/*  cuBLASLt's products get the same done to them by a pass of their own. */
+TEST(what_is_done_to_a_product_of_cublaslt)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_library_info info;
+    int d, part;
+    desc.matmul = IGNIS_MATMUL_CUBLASLT;
+    SETUP(&desc);
+    if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+        ignis_status_clear();
+        SKIP("there is no cuBLASLt");
+    }
+    for (d = 0; d < 4; d++)
+        for (part = 0; part < 4; part++) {
+            scenario s = plain(21, 16, part == 3 ? 0 : 24);
+            s.bias = s.pre = s.column_sums = true;
+            s.activation = part % 2 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
+            s.residual = s.accumulate = part >= 2;
+            s.factor = part == 1 ? 0.75 : 0;
+            check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
+        }
+}
+
+TEST(sums_over_nothing)
+{
+    int d;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++) {
+        scenario s = plain(5, 9, 0);
+        s.bias = s.residual = s.row_sums = s.column_sums = true;
+        check(s, float_dtypes[d], MANY);
+    }
+}
+
+TEST(the_same_bits_every_time)
+{
+    static const int64_t sizes[][3] = {{70, 90, 50}, {17, 20, 1500}};
+    int d, i, again;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++) {
+            scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
+            operands o;
+            double *first[ARRAYS];
+            s.bias = s.row_sums = s.column_sums = true;
+            o = operands_make(&s, float_dtypes[d]);
+            for (again = 0; again < 4; again++) {
+                int which;
+                CHECK(run(&s, &o, float_dtypes[d], MANY));
+                for (which = OUT; which < ARRAYS; which++) {
+                    double *now = tensor_values(o.tensor[which]);
+                    if (again == 0)
+                        first[which] = now;
+                    else
+                        CHECK(memcmp(first[which], now, sizeof *now * (size_t)numel_of(o.tensor[which])) == 0);
+                    if (again > 0)
+                        free(now);
+                    if (again == 3)
+                        free(first[which]);
+                }
+            }
+            operands_free(&o);
+        }
+}
+
+/*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be. */
+static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
+{
+    static ignis__device device;
+    ignis__gemm p;
+    ignis__op op;
+    memset(&op, 0, sizeof op), memset(&p, 0, sizeof p);
+    device = ignis__devices[0];
+    device.info.multiprocessors = processors;
+    op.work.device = &device;
+    p.m = m, p.n = n, p.k = k, p.batch = 1;
+    p.packed_a = k % 8 == 0, p.packed_b = n % 8 == 0;
+    return ignis__gemm_choose(&op, dtype, &p);
+}
+
+TEST(the_kernel_follows_device_type_and_size)
+{
+    ignis_device_info info;
+    SETUP_OWN();
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
+    CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
+    CHECK_INT(chosen(IGNIS_BF16, 128, 33, 63, 1).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_MMA);
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM_SMALL : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    if (info.compute_major == 9) {
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
+        CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+    }
+}
+
+/*  How often a text is in a file; -1: there is no such file. */
+static int count_in_file(const char *path, const char *text)
+{
+    size_t size = 0;
+    char *data = (char *)ignis__file_read(path, &size);
+    int count = 0;
+    size_t i;
+    for (i = 0; data && i + strlen(text) <= size; i++)
+        count += memcmp(data + i, text, strlen(text)) == 0;
+    if (!data)
+        return -1;
+    ignis__free(data);
+    return count;
+}
+
+/*  The faster one is kept on disk, and found there; what stands there first holds. */
+TEST(the_faster_one_is_measured_once)
+{
+    ignis_desc desc = test_desc(NULL);
+    char folder[] = "/tmp/ignis_test_products_XXXXXX", path[100];
+    double *first = NULL, *again;
+    bool own[3];
+    int round, i;
+    if (!mkdtemp(folder))
+        SKIP("there is no folder for it");
+    snprintf(path, sizeof path, "%s/products.txt", folder);
+    desc.matmul = IGNIS_MATMUL_MEASURE;
+    desc.cache_dir = folder;
+    for (round = 0; round < 3; round++) {
+        ignis_tensor a, b, y;
+        ignis_library_info info;
+        SETUP(&desc);
+        if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+            ignis_status_clear();
+            SKIP("there is no cuBLASLt");
+        }
+        a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false), b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
+        for (i = 0; i < 3; i++) {
+            y = ignis_matmul(a, b);
+            again = tensor_values(y);
+            if (first)
+                CHECK(memcmp(first, again, 63 * sizeof *first) == 0 || round == 2);
+            else
+                first = (double *)memcpy(malloc(63 * sizeof *first), again, 63 * sizeof *first);
+            free(again), let_go(y);
+        }
+        CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1);
+        CHECK(ignis__measurements.first != NULL && ignis__measurements.first->next == NULL);
+        own[round] = ignis__measurements.first && ignis__measurements.first->own;
+        let_go(a), let_go(b);
+        if (round == 1) { /* another choice in the file is followed, too, and a line that is not one does no harm */
+            FILE *file = fopen(path, "r+b");
+            char line[300] = "";
+            if (file && fgets(line, sizeof line, file) && fseek(file, 0, SEEK_SET) == 0)
+                fprintf(file, "nonsense\n%.16s %s so\n%s", line, strstr(line, " own (") ? "cublaslt" : "own", line);
+            CHECK(file && fclose(file) == 0);
+        }
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(count_in_file(path, "f32 9 x 7 x 30"), 1); /* it was not measured again */
+    CHECK_INT(own[1], own[0]);
+    CHECK_INT(own[2], !own[1]);
+    free(first);
+    remove(path);
+    test_remove_folder(folder);
+}
+
+TEST(nothing_of_cublaslt_is_loaded)
+{
+    ignis_desc desc;
+    ignis_tensor a, y;
+    own_setup(&desc);
+    desc.cublas_library = "missing/libcublasLt.so";
+    SETUP(&desc);
+    a = tensor_noise(IGNIS_SHAPE(4, 4), IGNIS_F32, 1, false);
+    y = ignis_matmul(a, a);
+    CHECK(y.id != 0);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    let_go(a), let_go(y);
+}
+
+TEST(who_computes_products_is_checked)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.matmul = (ignis_matmul_by)7;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc.matmul is 7");
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
