@@ -9,7 +9,7 @@
         attention.cuh              118 lines    5610 bytes
         attention_decode.cu        208 lines    9215 bytes
         attention_decode_mma.cu    126 lines    5798 bytes
-        attention_hopper.cu        565 lines   25665 bytes
+        attention_hopper.cu        566 lines   25701 bytes
         attention_hopper_backward.cu   739 lines   36034 bytes
         attention_mma.cu           414 lines   21261 bytes
         attention_tiles.cuh        262 lines   10802 bytes
@@ -2114,7 +2114,8 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
     "    ignis_ptx_wgmma_fence();",
     "#pragma unroll",
     "    for (int d = 0; d < COLUMNS; d += 16) {",
-    "        const uint64_t a = ignis_wgmma_ahead(q, d / 64 * 64 * 128 + d % 64 * 2), b = ignis_wgmma_ahead(k, d / 64 * KEYS * 128 + d % 64 * 2);",
+    "        const uint64_t a = ignis_wgmma_ahead(q, d / 64 * 64 * 128 + d % 64 * 2);",
+    "        const uint64_t b = ignis_wgmma_ahead(k, d / 64 * KEYS * 128 + d % 64 * 2);",
     "        if (d == 0)",
     "            ignis_ptx_wgmma<0, 0, 0>(s, a, b);",
     "        else",
@@ -2239,17 +2240,17 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
     "            load(k_ring, K_AT, FULL_K, EMPTY_K, k, n - 1);",
     "            load(v_ring, V_AT, FULL_V, EMPTY_V, v, n);",
     "        }",
-    "        /* The next item is taken late, so that nobody has two long ones, but before a wait, so that it is there in time. */",
-    "        int next = index + gridDim.x;",
-    "        if (CAUSAL) {",
-    "            const unsigned taken = atomicAdd(plan.counter, 1);",
-    "            if (taken == (unsigned)count - 1) /* every item is followed by one: this was the last */",
-    "                *plan.counter = 0;",
-    "            next = gridDim.x + taken;",
-    "        }",
+    "        /* The next item is taken late, so that nobody has two long ones, but ahead of a wait, which hides how long it takes. */",
+    "        unsigned taken = 0;",
+    "        if (CAUSAL)",
+    "            taken = atomicAdd(plan.counter, 1);",
     "        if (item.end > item.from)",
     "            load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);",
+    "        int next = index + gridDim.x;",
     "        if (CAUSAL) {",
+    "            if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */",
+    "                *plan.counter = 0;",
+    "            next = gridDim.x + taken;",
     "            ignis_mbarrier_wait(barrier(EMPTY_NEXT), parity);",
     "            ignis_ptx_st_volatile_shared(base + NEXT_AT, next);",
     "            ignis_ptx_mbarrier_arrive(barrier(FULL_NEXT));",
@@ -8941,7 +8942,7 @@ static const ignis__source ignis__sources[] = {
     {"attention.cuh", 0xfc7960df37815e3cULL, ignis__lines_attention_cuh, 118},
     {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_hopper.cu", 0x8da33e772be0f6ffULL, ignis__lines_attention_hopper_cu, 565},
+    {"attention_hopper.cu", 0x8f489bfa9bf8f5c4ULL, ignis__lines_attention_hopper_cu, 566},
     {"attention_hopper_backward.cu", 0xdaa721be6ebd3640ULL, ignis__lines_attention_hopper_backward_cu, 739},
     {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
