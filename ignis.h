@@ -12745,7 +12745,6 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.rows = 128;
         kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
         kernel.summed_rows = 64;
-        kernel.sums_rows = false;
         kernel.stays = true;
         kernel.threads = 384;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
@@ -13119,8 +13118,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
-    sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
+    bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
 static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
                           ignis__array *b, ignis__array *bias)
 {

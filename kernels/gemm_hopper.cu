@@ -8,6 +8,7 @@
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.
 */
 #include "ignis.cuh"
+#include "mma.cuh"
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -33,6 +34,25 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
 #pragma unroll
         for (int i = 0; i < rows / 64; i++)
             ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, (int)row + 64 * i, (int)k, (int)batch);
+}
+
+/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
+__device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
+{
+    constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < BK / 16; i++) {
+        uint32_t words[4];
+        if constexpr (A_BY_K) {
+            const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;
+            ignis_ptx_ldmatrix(words, slab + row * 128 + (chunk ^ row % 8) * 16);
+        } else {
+            const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
+            ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);
+        }
+        ignis_mma<T>(sums, words, one, one);
+    }
 }
 
 /*  16 columns of 16 rows of a warp, in the order of an accumulator: the bias is added, `before` is that as it is kept, rounded, and x is activated
@@ -192,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     };
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Place place(p, tile, BM, BN);
-        float sum[BN / 8][4];
+        const bool sums_rows = p.row_sums && place.column == 0;
+        float sum[BN / 8][4], row_sums[4] = {0, 0, 0, 0};
         int last = -1;
 #pragma unroll
         for (int i = 0; i < BN / 8; i++)
@@ -208,6 +229,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                 ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(at_a, A_BY_K ? 32 * i : 2048 * i),
                                                      ignis_wgmma_ahead(at_b, B_BY_K ? 32 * i : 2048 * i));
             ignis_ptx_wgmma_commit();
+            if (sums_rows)
+                add_rows(row_sums, base + stage * STAGE_BYTES + group * SLAB, threadIdx.x / 32 % 4);
             ignis_ptx_wgmma_wait<1>();
             if (last >= 0)
                 release(last); /* of the step before this one */
@@ -217,6 +240,14 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
         release(last);
+        const int lane = threadIdx.x % 32;
+        const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        if (sums_rows && lane % 4 == 0) {
+            if (row < p.m)
+                p.row_sums[place.split * p.m + row] = row_sums[0];
+            if (row + 8 < p.m)
+                p.row_sums[place.split * p.m + row + 8] = row_sums[2];
+        }
         store(p, &out, &pre, place, group, (char *)memory + STAGING + group * STAGING_BYTES, sum);
     }
     if (threadIdx.x % 128 == 0)

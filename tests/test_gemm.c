@@ -82,7 +82,10 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
-    s->row_sums = ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue); /* some kernels leave them to the caller */
+    if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
+        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul.by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
+        s->row_sums = false;
+    }
     op.work.device->info.multiprocessors = before;
     return ignis__op_leave(&op) == IGNIS_OK;
 }
