@@ -10674,11 +10674,12 @@ static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis_
         int capacity = watch->capacity ? 2 * watch->capacity : 64;
         size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
         ignis_array *arrays = (ignis_array *)ignis__alloc(size);
-        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        uint64_t *versions;
         if (!arrays) {
             ignis__fail_host_memory(call, size);
             return false;
         }
+        versions = (uint64_t *)(void *)(arrays + capacity);
         if (watch->count) {
             memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
             memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
