@@ -17,7 +17,7 @@
         collective.cuh             330 lines   15677 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
-        gemm.cu                    176 lines    7609 bytes
+        gemm.cu                    176 lines    7674 bytes
         gemm.cuh                   179 lines    8223 bytes
         gemm_hopper.cu             255 lines   12063 bytes
         gemm_mma.cu                218 lines    9852 bytes
@@ -5349,7 +5349,7 @@ static const char *const ignis__lines_gemm_cu[] = {
     "            a.load(next_a, k + BK, place.end_k);",
     "            b.load(next_b, k + BK, place.end_k);",
     "        }",
-    "#pragma unroll",
+    "#pragma unroll(sizeof(Wide) == 8 ? 2 : BK) /* registers hold no more doubles */",
     "        for (int i = 0; i < BK; i++) {",
     "            Wide x[R], y[C];",
     "#pragma unroll",
@@ -8950,7 +8950,7 @@ static const ignis__source ignis__sources[] = {
     {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
-    {"gemm.cu", 0x8017e396ad48173aULL, ignis__lines_gemm_cu, 176},
+    {"gemm.cu", 0xa168add394455946ULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
     {"gemm_hopper.cu", 0x05d924ab4ddfad1aULL, ignis__lines_gemm_hopper_cu, 255},
     {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
