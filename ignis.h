@@ -830,7 +830,7 @@ typedef struct ignis_array_info {
     void *stream;          /* null until memory is allocated, unless the desc named one */
     void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
-    int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
+    int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC, exact to a few milliseconds */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0: none */
@@ -2217,8 +2217,8 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #define IGNIS__MAYBE_UNUSED
 #endif
 
-/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
-    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a tenth of all code. */
+/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, once, or before files and compilers: made small,
+    and out of the way of the others. IGNIS__ONE_COPY: on helpers with many callers; inlined, they are a sixth of all code. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
@@ -2406,7 +2406,11 @@ static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
 
 typedef pthread_mutex_t ignis__mutex;
 #define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
-static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, NULL); }
+static void ignis__mutex_init(ignis__mutex *mutex)
+{
+    static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
+    memcpy(mutex, &unlocked, sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+}
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
 
@@ -2458,7 +2462,11 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+#ifdef CLOCK_REALTIME_COARSE /* as of the last tick, which is enough for the age of an array, and read four times as fast */
+static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
+#else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+#endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
@@ -2471,7 +2479,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
-static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -2553,7 +2561,7 @@ static void *ignis__alloc(size_t size)
     return memory;
 }
 
-static void ignis__free(void *memory)
+IGNIS__ONE_COPY static void ignis__free(void *memory)
 {
     if (!memory)
         return;
@@ -2578,7 +2586,7 @@ typedef struct ignis__text {
     size_t capacity, length; /* length counts what would have been written, as snprintf does */
 } ignis__text;
 
-static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
+IGNIS__ONE_COPY static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
 {
     text->data = data;
     text->capacity = capacity;
@@ -2606,7 +2614,7 @@ IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, .
 }
 
 /*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
-static void *ignis__file_read(const char *path, size_t *size)
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
 {
     int64_t length, time;
     void *data;
@@ -2624,7 +2632,7 @@ static void *ignis__file_read(const char *path, size_t *size)
 }
 
 /*  Makes a folder and those above it. */
-static bool ignis__folder_make_all(const char *path)
+IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
     char part[1024];
     size_t i, length = strlen(path);
@@ -2751,7 +2759,7 @@ IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
 /*  Writes to the disk what was written to the file. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
 /*  The same for the name of a file that was renamed, where the system can do it. */
-IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
 {
     const char *slash = strrchr(path_of_file, '/');
     size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
@@ -2898,7 +2906,7 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+IGNIS__COLD static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
     ignis__record_drop(thread);
@@ -3062,7 +3070,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
 }
 
 /*  The status of the failure that was just reported, for the caller of what reported it. */
-static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
+IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
 /*  The check that stands first in every public function. */
 static bool ignis__enter(const char *call)
@@ -3089,7 +3097,7 @@ IGNIS_API const char *ignis_status_latest_message(void)
     return thread->latest_message ? thread->latest_message : ignis_status_message();
 }
 
-IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
 {
     const ignis__record *record = &ignis__this_thread.record;
     bool failed = record->status != IGNIS_OK;
@@ -3105,7 +3113,7 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
     return record->status;
 }
 
-IGNIS_API void ignis_status_clear(void)
+IGNIS__COLD IGNIS_API void ignis_status_clear(void)
 {
     ignis__record_drop(&ignis__this_thread);
     free(ignis__this_thread.latest_message);
@@ -3492,7 +3500,7 @@ IGNIS__COLD static void ignis__search_wheels(ignis__search *search, const char *
         ignis__search_try_existing(search, packages, search->spec->wheels[i]);
 }
 
-static void ignis__search_python(void *context, const char *name)
+IGNIS__COLD static void ignis__search_python(void *context, const char *name)
 {
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
@@ -3636,7 +3644,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
     return ok;
 }
 
-IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info)
 {
     static const char call[] = "ignis_library_query";
     const struct ignis__loaded *loaded;
@@ -3746,7 +3754,7 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 }
 
 /*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. */
-static ignis__slot *ignis__pool_grow(ignis__pool *pool)
+IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 {
     uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
@@ -3781,17 +3789,20 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-static uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+/*  Gives the item a handle, by which others see it, and as many holds. */
+static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
     slot->handle = generation << 32 | (uint64_t)pool->kind << 28 | slot->index;
-    ignis__atomic_store(&slot->state, generation << 32 | 1);
+    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds);
     return slot->handle;
 }
 
+static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
+
 /*  Makes the slot free for others; the item is taken apart already. */
-static void ignis__pool_give(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY static void ignis__pool_give(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -3803,7 +3814,7 @@ static void ignis__pool_give(ignis__pool *pool, void *item)
 }
 
 /*  The item of a slot, held, if it is live and of that generation; any generation will do for 0. */
-static void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
+static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
 {
     ignis__slot *slot = ignis__pool_slot(pool, index);
     uint64_t state = ignis__atomic_load(&slot->state);
@@ -3863,7 +3874,7 @@ typedef struct ignis__label {
     char text[80];
 } ignis__label;
 
-static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
     ignis__text text;
@@ -3888,7 +3899,7 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
 }
 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
-static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & 0xFFFFFFFu;
     ignis__former former = IGNIS__ZERO;
@@ -3926,7 +3937,7 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
 }
 
 /*  The item of a handle, held, for a public call; null, and reported, when there is none. */
-static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
     if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
@@ -3954,7 +3965,7 @@ static bool ignis__handle_kill(void *item)
 static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 
 IGNIS__PRINTF(3, 4)
-static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
 {
     char line[512];
     va_list args;
@@ -4082,12 +4093,12 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
 
 /*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; the failure is recorded. */
 #define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
 
-static ignis__device *ignis__device_get(const char *call, int ordinal)
+IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int ordinal)
 {
     if (ordinal >= 0 && ordinal < ignis__device_total)
         return &ignis__devices[ordinal];
@@ -4098,7 +4109,7 @@ static ignis__device *ignis__device_get(const char *call, int ordinal)
     return NULL;
 }
 
-static bool ignis__device_read(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *device)
 {
     ignis_device_info *info = &device->info;
     const struct {
@@ -4152,14 +4163,14 @@ static bool ignis__context_enter(const char *call, ignis__device *device, ignis_
     return binding->pushed;
 }
 
-static void ignis__context_leave(const ignis__binding *binding)
+IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
 {
     void *context;
     if (binding->pushed)
         (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* what was pushed can be popped */
 }
 
-static bool ignis__device_open_locked(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__device *device)
 {
     ignis__binding binding;
     bool made;
@@ -4229,7 +4240,7 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-static ignis_status ignis__devices_setup(const char *call, int first)
+IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
@@ -4254,7 +4265,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
 }
 
 /*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
-static void ignis__device_close(const char *call, ignis__device *device)
+IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
     bool lost = ignis__devices_lost();
@@ -4282,7 +4293,7 @@ static void ignis__device_close(const char *call, ignis__device *device)
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
-IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
@@ -4302,7 +4313,7 @@ IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_device_use(int ordinal)
+IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
 {
     static const char call[] = "ignis_device_use";
     ignis__device *device;
@@ -4379,14 +4390,14 @@ static struct {
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
 /*  The capture that takes up the thread's work on this device, or null. */
-static ignis__capture *ignis__capture_on(const ignis__device *device)
+IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
 /*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
+IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
     void *stream = thread->stream[device - ignis__devices];
@@ -4396,7 +4407,7 @@ static void *ignis__stream_now(const ignis__device *device)
 }
 
 /*  True: the thread captures, and the call has failed. */
-static bool ignis__capture_refuses(const char *call)
+IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
@@ -4467,7 +4478,7 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
 }
 
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
     ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
@@ -4500,7 +4511,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
 }
 
 /*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
-IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
@@ -4526,7 +4537,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__cap
    =============================================================================================================== */
 
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
-static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
+IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
@@ -4569,7 +4580,7 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
 }
 
 /*  Keeps an event of the device for the next one who needs one. */
-static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+IGNIS__ONE_COPY static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -4673,7 +4684,7 @@ static int ignis__stream_finish(void *stream)
 /*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
     when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
     work is through also then, unless the devices are lost. */
-static int ignis__device_finish(ignis__device *device)
+IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
@@ -4705,7 +4716,7 @@ static bool ignis__device_wait(const char *call, ignis__device *device)
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
 }
 
-IGNIS_API ignis_status ignis_stream_use(void *stream)
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_use(void *stream)
 {
     static const char call[] = "ignis_stream_use";
     ignis__binding binding;
@@ -4960,7 +4971,8 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
     may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
     time, as another thread may have forgotten its stream; null: out of host memory. */
-static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted,
+                                                     int *error)
 {
     void *stream = (*part)->stream;
     bool captured = (*part)->captured, is_small = (*part)->is_small;
@@ -5019,7 +5031,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 }
 
 /*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
-static ignis__block *ignis__segments_take(ignis__cache *cache)
+IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
     ignis__cache_part *part;
@@ -5047,7 +5059,7 @@ static ignis__block *ignis__segments_take(ignis__cache *cache)
 
 /*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more. What runs there may
     wait for what another thread is about to launch: only who trims too waits for this. Returns the bytes, -1 after a failure. */
-static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
     int64_t freed = 0;
@@ -5081,7 +5093,8 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
 }
 
 /*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
-static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size)
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part,
+                                                    int64_t size)
 {
     ignis__cache_part *other;
     ignis__block *best = NULL;
@@ -5126,7 +5139,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
-static int64_t ignis__cache_largest_free(const ignis__cache *cache)
+IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
     const ignis__cache_part *part;
     int64_t largest = 0;
@@ -5267,7 +5280,7 @@ static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from
 }
 
 /*  Hands a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
-static void ignis__memory_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__cache_part **link = &cache->parts;
@@ -5294,7 +5307,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_unlock(&cache->trimming);
 }
 
-static void ignis__memory_setup(int64_t limit, bool bypass)
+IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass)
 {
     int i;
     ignis__memory_bypass = bypass;
@@ -5309,7 +5322,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
 }
 
 /*  Frees every segment and all host memory of a device's cache. Its context is current. */
-static void ignis__memory_close(const char *call, ignis__device *device)
+IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     bool lost = ignis__devices_lost(); /* then each call would fail with the error that is known already */
@@ -5397,7 +5410,7 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
 {
     static const char call[] = "ignis_memory_query";
     ignis__device *device;
@@ -5425,7 +5438,7 @@ IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int64_t ignis_memory_trim(int ordinal)
+IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
 {
     static const char call[] = "ignis_memory_trim";
     ignis__device *device;
@@ -5461,7 +5474,7 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-static const char *ignis__owner_name(ignis_owner owner)
+IGNIS__ONE_COPY static const char *ignis__owner_name(ignis_owner owner)
 {
     return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
 }
@@ -5500,7 +5513,7 @@ typedef struct ignis__shape_text {
     char text[IGNIS_MAX_DIMS * 22 + 4];
 } ignis__shape_text;
 
-static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
+IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
     ignis__text text;
@@ -5633,7 +5646,7 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
 
 IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
+IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
     return value < lowest ? lowest : value > highest ? highest : value;
 }
@@ -5712,12 +5725,12 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
     }
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
 {
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
-static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
+IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
 {
     memset(to, 0, sizeof *to); /* dimensions that do not count are 0, whatever the caller left there */
     to->ndim = from->ndim;
@@ -5744,6 +5757,7 @@ typedef struct ignis__storage {
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    uint64_t at_hand;        /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
     ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
     ignis__used_on used_on[4];
     int used_on_count;
@@ -5890,8 +5904,10 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool entered = !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    bool listed = ignis__atomic_load(&storage->listed) != 0; /* no other thread can see it if not */
     int i, count = 0;
-    ignis__mutex_lock(&storage->lock);
+    if (listed)
+        ignis__mutex_lock(&storage->lock);
     /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
     for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
@@ -5900,7 +5916,8 @@ static void ignis__storage_give(const char *call, ignis__storage *storage)
     }
     if (entered && !storage->block && storage->stream)
         last = ignis__event_record(call, storage->device, storage->stream);
-    ignis__mutex_unlock(&storage->lock);
+    if (listed)
+        ignis__mutex_unlock(&storage->lock);
     while (count-- > 0) {
         if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
             (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
@@ -5947,6 +5964,10 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
+    if (!capture && device == storage->device && ignis__atomic_load(&storage->at_hand) == (uintptr_t)stream) {
+        *address = ignis__atomic_load(&storage->address);
+        return true;
+    }
     if (!capture)
         ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
@@ -5977,6 +5998,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
+    if (*address)
+        ignis__atomic_store(&storage->at_hand, (uintptr_t)storage->stream);
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
@@ -6047,14 +6070,14 @@ static void ignis__array_destroy(const char *call, ignis__array *array)
     ignis__pool_give(&ignis__arrays, array);
 }
 
-static void ignis__array_drop(const char *call, ignis__array *array)
+IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
 {
     if (ignis__pool_drop(array))
         ignis__array_destroy(call, array);
 }
 
 /*  Ends a call on an array that it holds, or could not hold: null. */
-static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
         ignis__array_drop(call, array);
@@ -6090,7 +6113,7 @@ static struct {
     ignis__tracked_freed *freed;
 } ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
 
-static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->array_id = array->id;
@@ -6105,7 +6128,7 @@ static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *
 }
 
 /*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
-static void ignis__track_freed(const ignis__array *array)
+IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 {
     ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
     ignis__mutex_lock(&ignis__tracking.lock);
@@ -6134,7 +6157,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
 }
 
 /*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
-IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
     if (!array)
@@ -6200,15 +6223,16 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     return array;
 }
 
+/*  References that it has already are claims. */
 static ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
-    handle.id = ignis__pool_publish(&ignis__arrays, array);
+    handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
     return handle;
 }
 
 /*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
-static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
+IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = (int)(device - ignis__devices);
     ignis__address start, at = (ignis__address)(uintptr_t)ptr;
@@ -6234,12 +6258,10 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
 }
 
 /*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
-static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
 {
     ignis__binding binding;
     bool ok;
-    if (!desc->ptr && !desc->stream)
-        return true;
     if (!ignis__device_enter(call, device, &binding))
         return false;
     ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
@@ -6272,7 +6294,9 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
-    array = ignis__array_attach(call, device, storage, desc) ? ignis__array_make(call, storage, &desc->shape, dtype, numel) : NULL;
+    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc)
+                ? ignis__array_make(call, storage, &desc->shape, dtype, numel)
+                : NULL;
     if (!array) {
         ignis__storage_destroy(storage);
         return handle;
@@ -6310,7 +6334,7 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
 }
 
 /*  An array like another one, of another dtype perhaps, with memory of its own. */
-static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
+IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
 {
     ignis_array_desc desc;
     int ordinal = (int)(like->storage->device - ignis__devices);
@@ -6323,19 +6347,26 @@ static ignis_array ignis__array_create_like(const char *call, const ignis__array
     return ignis__array_create(call, &desc);
 }
 
-/*  Views of an array share its storage, owner and tag. */
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+/*  Views of an array share its storage, owner and tag. Only its maker sees this one until ignis__array_publish. */
+static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset)
 {
-    ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
-        return none;
+        return NULL;
     view->offset = of->offset + offset;
     view->owner = ignis__array_owner(of);
     view->view = true;
     view->parent = of->id;
     memcpy(view->tag, of->tag, sizeof view->tag);
-    return ignis__array_publish(view);
+    return view;
+}
+
+static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+{
+    ignis_array none = IGNIS__ZERO;
+    ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
+    return view ? ignis__array_publish(view) : none;
 }
 
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
@@ -6346,7 +6377,7 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 /*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
-static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__array_lock(call, array))
@@ -6369,7 +6400,7 @@ static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array han
     return NULL;
 }
 
-static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
 {
     ignis__array_unlock(array);
     return ignis__array_end(call, array, ok);
@@ -6510,7 +6541,7 @@ IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
     return size;
 }
 
-static void ignis__array_describe(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static void ignis__array_describe(ignis__text *text, const ignis__array *array)
 {
     ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
                     ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
@@ -6519,7 +6550,7 @@ static void ignis__array_describe(ignis__text *text, const ignis__array *array)
         ignis__text_add(text, ", '%s'", array->tag);
 }
 
-IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
@@ -6550,7 +6581,7 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
 }
 
 /*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
-static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
     ignis__text text;
@@ -6627,7 +6658,7 @@ static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis
 }
 
 /*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
-static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__work_begin(call, array->storage->device, work))
@@ -6637,7 +6668,7 @@ static ignis__array *ignis__array_work(const char *call, ignis_array handle, ign
 }
 
 /*  Ends that, also after it could not begin. */
-static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)
         return ignis__failed();
@@ -6645,7 +6676,7 @@ static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array 
     return ignis__array_end(work->call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
@@ -6664,7 +6695,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
-IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 {
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6687,7 +6718,7 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
 
 /*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
-static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -6700,7 +6731,7 @@ static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, co
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
     if (ignis__capture_refuses(work->call))
         return false;
@@ -6754,8 +6785,8 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
-static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name, int64_t count,
-                                  int64_t needed, const char *unit)
+IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
+                                              int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
@@ -6769,7 +6800,7 @@ static bool ignis__transfer_check(const char *call, const ignis__array *array, c
     return true;
 }
 
-static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -6783,7 +6814,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -6797,7 +6828,7 @@ static ignis_status ignis__array_to_host(const char *call, ignis__array *array, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6809,7 +6840,7 @@ IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *dat
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
 {
     static const char call[] = "ignis_array_from_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6818,7 +6849,7 @@ IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void 
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_to_host";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6830,7 +6861,7 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
 {
     static const char call[] = "ignis_array_to_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -6871,7 +6902,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 }
 
 /*  Frees an array that a failed call has made and not yet returned. */
-static void ignis__array_discard(const char *call, ignis_array *handle)
+IGNIS__ONE_COPY static void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
     ignis__handle_kill(array);
@@ -6879,7 +6910,7 @@ static void ignis__array_discard(const char *call, ignis_array *handle)
     handle->id = 0;
 }
 
-IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
 {
     static const char call[] = "ignis_array_clone";
     ignis_array copy = IGNIS__ZERO;
@@ -6897,7 +6928,7 @@ IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
+IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -6967,7 +6998,7 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
     return true;
 }
 
-IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
+IGNIS__COLD IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
 {
     static const char call[] = "ignis_array_reshape";
     ignis_array view = IGNIS__ZERO;
@@ -6987,8 +7018,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
     return view;
 }
 
-static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
-                                    int64_t *row_bytes)
+IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
+                                                int64_t *row_bytes)
 {
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
@@ -7035,7 +7066,7 @@ static bool ignis__array_hold_all(const char *call, int count, const ignis_array
     return true;
 }
 
-static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
+IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
 {
     while (count > 0)
         ignis__array_drop(call, arrays[--count]);
@@ -7060,7 +7091,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
 }
 
 /*  Gives the array its pinned memory; null: asks whether it may have some. */
-static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
+IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
 {
     bool ok = ignis__array_lock(call, array);
     if (!ok)
@@ -7074,7 +7105,7 @@ static bool ignis__array_set_pinned(const char *call, ignis__array *array, void 
     return ok;
 }
 
-IGNIS_API void *ignis_array_pin(ignis_array handle)
+IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
     ignis__array *array = ignis__array_hold(call, handle);
@@ -7096,7 +7127,7 @@ IGNIS_API void *ignis_array_pin(ignis_array handle)
     return pinned;
 }
 
-IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
     ignis__array *array = ignis__array_enter(call, handle);
@@ -7156,7 +7187,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 }
 
 /*  Moves ownership of a locked array. */
-static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
+IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
@@ -7178,15 +7209,17 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
 }
 
 /*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
-static void ignis__storages_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
     ignis__storage *storage;
     ignis__mutex_lock(&ignis__storages.lock);
     for (storage = ignis__storages.first; storage; storage = storage->next) {
         int i;
         ignis__mutex_lock(&storage->lock);
-        if (storage->device == device && storage->stream == stream)
+        if (storage->device == device && storage->stream == stream) {
+            ignis__atomic_store(&storage->at_hand, 0);
             storage->stream = device->stream;
+        }
         if (storage->device == device && storage->summed_on == stream)
             storage->summed_on = NULL;
         for (i = 0; i < storage->used_on_count; i++)
@@ -7197,7 +7230,7 @@ static void ignis__storages_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-IGNIS_API ignis_status ignis_stream_forget(void *stream)
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
 {
     static const char call[] = "ignis_stream_forget";
     ignis_status status = IGNIS_OK;
@@ -7345,7 +7378,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
-IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
     ignis__array *array = ignis__array_enter_reaped(call, handle);
@@ -7361,7 +7394,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
     return ignis__array_leave(call, array, ok);
 }
 
-IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
     ignis__array *array = ignis__array_enter_reaped(call, handle);
@@ -7371,7 +7404,7 @@ IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
     return ignis__array_leave(call, array, true);
 }
 
-IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
 {
     static const char call[] = "ignis_contract_untrack";
     ignis__tracked_freed **link;
@@ -7424,7 +7457,7 @@ typedef struct ignis__audit {
     int64_t now_ns, min_age_ms;
 } ignis__audit;
 
-static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, int64_t tracked_at_ns)
+IGNIS__COLD static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, int64_t tracked_at_ns)
 {
     int place;
     entry->age_ms = (audit->now_ns - tracked_at_ns) / 1000000;
@@ -7440,7 +7473,7 @@ static void ignis__audit_add(ignis__audit *audit, ignis_contract_entry *entry, i
         audit->kept++;
 }
 
-IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, int64_t min_age_ms)
+IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, int64_t min_age_ms)
 {
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
@@ -7513,7 +7546,7 @@ IGNIS_API int ignis_contract_tracked_count(void)
     return count;
 }
 
-static void ignis__tracking_reset(const char *call)
+IGNIS__COLD static void ignis__tracking_reset(const char *call)
 {
     ignis__array *array;
     uint64_t index = 0;
@@ -7596,7 +7629,7 @@ static struct {
     bool cache_broken; /* a warning was given */
 } ignis__kernels_state;
 
-static char *ignis__source_join(const ignis__source *source)
+IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 {
     size_t size = 1, used = 0, length;
     char *text;
@@ -8418,7 +8451,7 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
     ignis__pool_give(&ignis__kernels, kernel);
 }
 
-static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
+IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 {
     if (ignis__pool_drop(kernel))
         ignis__kernel_destroy(call, kernel);
@@ -8446,7 +8479,7 @@ IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *devi
 }
 
 /*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
-static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -8579,7 +8612,7 @@ IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kern
     return true;
 }
 
-IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
+IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
 {
     static const char call[] = "ignis_kernel_compile";
     ignis_kernel handle = IGNIS__ZERO;
@@ -8602,7 +8635,7 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     return handle;
 }
 
-static bool ignis__kernel_kill(ignis__kernel *kernel)
+IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
     ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->program.entry);
@@ -8610,7 +8643,7 @@ static bool ignis__kernel_kill(ignis__kernel *kernel)
     return ignis__handle_kill(kernel);
 }
 
-IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -8628,7 +8661,7 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     return live ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -9213,7 +9246,7 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
     thread->record = before;
 }
 
-IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
 {
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
@@ -9335,22 +9368,20 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     return function && ignis__launch(work, function, grid, block, 0, params);
 }
 
+static bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
+{
+    ignis__address to;
+    char element[8];
+    void *params[] = {&to, element, &array->numel};
+    ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
+    return ignis__work_write(work, array, &to) && ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+}
+
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
-    ignis__address to;
-    char element[8];
-    void *params[3];
-    bool ok = array && ignis__work_write(&work, array, &to);
-    if (ok) {
-        ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-        params[0] = &to;
-        params[1] = element;
-        params[2] = &array->numel;
-        ok = ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
-    }
-    return ignis__array_work_end(&work, array, ok);
+    return ignis__array_work_end(&work, array, array && ignis__work_fill(&work, array, value));
 }
 
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
@@ -9735,11 +9766,10 @@ static void ignis__node_unlink(ignis__node *node)
     }
 }
 
-/*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
-static void ignis__node_end(const char *call, ignis__node *node, ignis__tensor **dead)
+/*  Takes an entry apart that is on no tape. Inputs of which it had the last hold go onto the list of dead tensors. */
+static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
 {
     int i;
-    ignis__node_unlink(node);
     for (i = 0; i < node->saved_count; i++)
         ignis__array_unclaim(call, node->saved[i]);
     if (node->grad)
@@ -9764,8 +9794,10 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
             ignis__array_unclaim(call, tensor->data);
         if (tensor->grad)
             ignis__array_unclaim(call, tensor->grad);
-        if (tensor->node)
-            ignis__node_end(call, tensor->node, &dead);
+        if (tensor->node) {
+            ignis__node_unlink(tensor->node);
+            ignis__node_destroy(call, tensor->node, &dead);
+        }
         ignis__pool_give(&ignis__tensors, tensor);
     }
 }
@@ -9786,7 +9818,8 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     node->output->node = NULL;
     node->output->walked = true;
     ignis__mutex_unlock(&node->output->slot.lock);
-    ignis__node_end(call, node, &dead);
+    ignis__node_unlink(node);
+    ignis__node_destroy(call, node, &dead);
     ignis__tensors_bury(call, dead);
 }
 
@@ -9820,26 +9853,35 @@ typedef struct ignis__standing {
     bool requires_grad, leaf, walked;
 } ignis__standing;
 
-static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+/*  The tensor is locked. */
+static ignis__standing ignis__standing_of(const ignis__tensor *tensor)
 {
     ignis__standing standing;
-    ignis__mutex_lock(&tensor->slot.lock);
     standing.node = tensor->node;
     standing.tape = tensor->node ? tensor->node->tape : NULL;
     standing.requires_grad = tensor->requires_grad;
     standing.leaf = tensor->leaf;
     standing.walked = tensor->walked;
+    return standing;
+}
+
+IGNIS__ONE_COPY static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+{
+    ignis__standing standing;
+    ignis__mutex_lock(&tensor->slot.lock);
+    standing = ignis__standing_of(tensor);
     ignis__mutex_unlock(&tensor->slot.lock);
     return standing;
 }
 
 static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
 
-/*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
-static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+/*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
+IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor, ignis__standing *standing)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
+    *standing = ignis__standing_of(tensor);
     if (tensor->data)
         array = (ignis__array *)ignis__pool_hold(&ignis__arrays, tensor->data->slot.handle);
     ignis__mutex_unlock(&tensor->slot.lock);
@@ -9848,22 +9890,22 @@ static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor
     return array;
 }
 
-/*  Makes a tensor over an array, which it claims, in the current scope. No handle: out of memory, and the array is untouched. */
-static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
-    ignis_tensor handle = IGNIS__ZERO;
+    ignis__standing standing;
+    return ignis__tensor_enter(call, tensor, &standing);
+}
+
+/*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
+static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+{
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
-    if (requires_grad && !ignis__dtype_is_float(array->dtype)) {
-        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
-        return handle;
-    }
     if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
-        return handle;
+        return NULL;
     tensor = (ignis__tensor *)ignis__pool_take(call, &ignis__tensors);
     if (!tensor)
-        return handle;
-    ignis__array_claim(array);
+        return NULL;
     tensor->data = array;
     tensor->grad = NULL;
     tensor->entered = false;
@@ -9877,6 +9919,14 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     tensor->dtype = array->dtype;
     tensor->device = array->storage->device;
     tensor->next = NULL;
+    return tensor;
+}
+
+/*  Gives a tensor that was just made its handle, in the current scope. */
+static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis_tensor handle;
     handle.id = ignis__pool_publish(&ignis__tensors, tensor);
     if (thread->scope_count)
         ignis__scope_tensors()[thread->tensor_count++] = handle.id;
@@ -9886,19 +9936,21 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
 /*  The tensor of a new array that nobody else has, which ends with it. A handle of 0 for the array passes through. */
 static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
-    ignis_tensor tensor = IGNIS__ZERO;
-    ignis__array *array;
-    if (!made.id)
-        return tensor;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    tensor = ignis__tensor_make(call, array, requires_grad);
-    if (!tensor.id)
-        ignis__array_discard(call, &made);
-    ignis__array_drop(call, array);
-    return tensor;
+    ignis__array *array = ignis__array_adopt(call, made);
+    ignis__tensor *tensor = NULL;
+    if (!array)
+        return ignis__no_tensor();
+    if (requires_grad && !ignis__dtype_is_float(array->dtype))
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
+    else
+        tensor = ignis__tensor_make(call, array, requires_grad);
+    if (tensor)
+        return ignis__tensor_publish(tensor);
+    ignis__array_unclaim(call, array);
+    return ignis__no_tensor();
 }
 
-static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
 {
     ignis_array_desc array;
     memset(&array, 0, sizeof array);
@@ -9911,7 +9963,7 @@ static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shap
     return ignis__array_create(call, &array);
 }
 
-IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_from_host";
     ignis_tensor none = IGNIS__ZERO;
@@ -9952,7 +10004,7 @@ IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires
     return tensor;
 }
 
-IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_zeros";
     ignis_tensor none = IGNIS__ZERO;
@@ -9965,7 +10017,7 @@ IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     static const char call[] = "ignis_tensor_ones";
     ignis_tensor none = IGNIS__ZERO;
@@ -9997,7 +10049,7 @@ typedef struct ignis__random {
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
 /*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
-static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
     void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
@@ -10128,7 +10180,7 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;
@@ -10144,7 +10196,7 @@ static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, 
     return status;
 }
 
-IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_tensor_to_host";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -10189,7 +10241,7 @@ IGNIS_API int64_t ignis_tensor_numel(ignis_tensor handle)
     return numel;
 }
 
-IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_tensor_to_string";
     ignis__tensor *tensor;
@@ -10224,7 +10276,7 @@ IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capa
 }
 
 /*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
-static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
+IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     int64_t bits = 0;
@@ -10240,7 +10292,7 @@ static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_d
     return bits;
 }
 
-IGNIS_API double ignis_item(ignis_tensor tensor)
+IGNIS__COLD IGNIS_API double ignis_item(ignis_tensor tensor)
 {
     static const char call[] = "ignis_item";
     ignis_dtype dtype;
@@ -10257,7 +10309,7 @@ IGNIS_API double ignis_item(ignis_tensor tensor)
     return ignis__nan();
 }
 
-IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
+IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 {
     static const char call[] = "ignis_item_i64";
     ignis_dtype dtype;
@@ -10415,7 +10467,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
-static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -10468,84 +10520,39 @@ static ignis__tape *ignis__tape_now(const char *call)
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  What an entry keeps of an array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
-    through a view: he may free it at any time, or use it for ever. Null, and reported: it was freed, or there is no memory. */
-static ignis__array *ignis__array_keep(const char *call, ignis_array handle)
+/*  What an entry keeps of a held array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
+    through a view: he may free it at any time, or use it for ever. Null, and reported: there is no memory. */
+static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
-    ignis__array *array = ignis__array_hold(call, handle), *kept = NULL;
-    if (!array)
-        return NULL;
+    bool kept;
     ignis__mutex_lock(&array->slot.lock);
-    if (array->owned_by_refs && ignis__pool_live(array)) {
+    kept = array->owned_by_refs && ignis__pool_live(array);
+    if (kept) {
         array->ref_count++;
         ignis__atomic_add(&array->slot.state, 1);
-        kept = array;
     }
     ignis__array_unlock(array);
-    if (!kept)
-        kept = ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
-    ignis__array_drop(call, array);
-    return kept;
+    return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
 }
 
-/*  Whether an operation on these inputs can be recorded on the tape, and in needed[] which of them require a gradient. */
-static bool ignis__tape_admits(const char *call, const ignis__tape *tape, int count, ignis__tensor *const *inputs, bool *needed)
+/*  Takes an entry apart that did not get onto the tape. */
+IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 {
-    int i;
-    for (i = 0; i < count; i++) {
-        ignis__standing standing = ignis__tensor_standing(inputs[i]);
-        if (standing.node && standing.tape != tape) {
-            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
-                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
-            return false;
-        }
-        needed[i] = standing.requires_grad;
-    }
-    return true;
+    ignis__tensor *dead = NULL;
+    ignis__node_destroy(call, node, &dead);
+    ignis__tensors_bury(call, dead);
 }
 
-/*  Makes a tensor the result of an entry, which goes to the end of the tape. */
-static bool ignis__tape_append(const char *call, ignis__tensor *output, ignis__node *node)
-{
-    ignis__tape *tape = node->tape;
-    const char *what = NULL;
-    ignis__mutex_lock(&output->slot.lock);
-    if (output->node || output->walked || output->requires_grad) {
-        what = output->node ? output->node->name : "an operation";
-    } else {
-        output->requires_grad = true;
-        output->leaf = false;
-        output->node = node;
-    }
-    ignis__mutex_unlock(&output->slot.lock);
-    if (what) {
-        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
-        return false;
-    }
-    ignis__mutex_lock(&tape->lock);
-    node->serial = ++tape->serials;
-    node->before = tape->last;
-    if (tape->last)
-        tape->last->after = node;
-    else
-        tape->first = node;
-    tape->last = node;
-    tape->length++;
-    ignis__mutex_unlock(&tape->lock);
-    return true;
-}
-
-/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. Returns the
-    entry, which is good as long as the output is held; null after a failure. */
-static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
-                                    const ignis_rule *rule)
+/*  An entry for an operation on held inputs, of which one requires a gradient, while recording is on; standings: theirs, null: to be asked for. It
+    is on no tape yet, and has saved nothing: there is room for what the rule saves. Null, and reported: it cannot be recorded on this thread's
+    tape, or there is no memory. */
+static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
     size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
-    bool ok;
     int i;
     if (!node) {
         if (tape)
@@ -10553,7 +10560,6 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
         return NULL;
     }
     node->tape = tape;
-    node->output = output;
     node->name = rule->name;
     node->backward_fn = rule->backward_fn;
     node->user_data = rule->user_data;
@@ -10564,24 +10570,93 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
-    ok = ignis__tape_admits(call, tape, count, inputs, node->needed);
-    for (i = 0; ok && i < rule->saved_count; i++) {
-        node->saved[i] = ignis__array_keep(call, rule->saved[i]);
-        ok = node->saved[i] != NULL;
-        node->versions[i] = ok ? ignis__array_version(node->saved[i]) : 0;
-        node->saved_count += ok;
-    }
-    for (i = 0; ok && i < count; i++) {
+    for (i = 0; i < count; i++) {
+        ignis__standing standing = standings ? standings[i] : ignis__tensor_standing(inputs[i]);
+        if (standing.node && standing.tape != tape) {
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
+            ignis__node_discard(call, node);
+            return NULL;
+        }
         ignis__tensor_rehold(inputs[i]);
         node->inputs[node->input_count++] = inputs[i];
+        node->needed[i] = standing.requires_grad;
     }
-    if (ok && ignis__tape_append(call, output, node))
+    return node;
+}
+
+/*  Lets an entry have a claim of an array; false for none. */
+static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+{
+    if (!claimed)
+        return false;
+    node->versions[node->saved_count] = ignis__array_version(claimed);
+    node->saved[node->saved_count++] = claimed;
+    return true;
+}
+
+/*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
+static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
+{
+    output->requires_grad = true;
+    output->leaf = false;
+    output->node = node;
+    node->output = output;
+}
+
+/*  Puts an entry at the end of its tape. */
+static void ignis__tape_append(ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    ignis__mutex_lock(&tape->lock);
+    node->serial = ++tape->serials;
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&tape->lock);
+}
+
+/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is the result of another. */
+static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
+{
+    const char *what = NULL;
+    ignis__mutex_lock(&output->slot.lock);
+    if (output->node || output->walked || output->requires_grad)
+        what = output->node ? output->node->name : "an operation";
+    else
+        ignis__tensor_result(output, node);
+    ignis__mutex_unlock(&output->slot.lock);
+    if (!what) {
+        ignis__tape_append(node);
+        return true;
+    }
+    ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+    return false;
+}
+
+/*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
+    Returns the entry, which is good as long as the output is held; null after a failure. */
+static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
+                                    const ignis_rule *rule)
+{
+    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
+    bool ok = true;
+    int i;
+    for (i = 0; node && ok && i < rule->saved_count; i++) {
+        ignis__array *array = ignis__array_hold(call, rule->saved[i]);
+        ok = array && ignis__node_save(node, ignis__array_keep(call, array));
+        if (array)
+            ignis__array_drop(call, array);
+    }
+    if (node && ok && ignis__tape_claims(call, output, node))
         return node;
-    while (node->input_count > 0)
-        ignis__tensor_drop(call, node->inputs[--node->input_count]);
-    while (node->saved_count > 0)
-        ignis__array_unclaim(call, node->saved[--node->saved_count]);
-    ignis__free(node);
+    if (node)
+        ignis__node_discard(call, node);
     return NULL;
 }
 
@@ -10599,11 +10674,12 @@ static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis_
         int capacity = watch->capacity ? 2 * watch->capacity : 64;
         size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
         ignis_array *arrays = (ignis_array *)ignis__alloc(size);
-        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        uint64_t *versions;
         if (!arrays) {
             ignis__fail_host_memory(call, size);
             return false;
         }
+        versions = (uint64_t *)(void *)(arrays + capacity);
         if (watch->count) {
             memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
             memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
@@ -10725,7 +10801,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the entries that have saved an array to a text; returns how often. */
-static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -11677,7 +11753,7 @@ static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
     return !grouped;
 }
 
-IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
 {
     static const char call[] = "ignis_tensor_set_grad";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -11698,7 +11774,7 @@ IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array gr
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static void ignis__tape_clear(const char *call, ignis__tape *tape)
+IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
     while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
@@ -11708,7 +11784,7 @@ static void ignis__tape_clear(const char *call, ignis__tape *tape)
     }
 }
 
-IGNIS_API ignis_status ignis_tape_clear(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
 {
     static const char call[] = "ignis_tape_clear";
     ignis__tensor_thread *thread;
@@ -11757,7 +11833,7 @@ typedef struct ignis__checkpoint {
 } ignis__checkpoint;
 
 /*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
-static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
+IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
@@ -11812,7 +11888,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 
 /*  Runs the function of a checkpoint without recording, in a scope of its own. Returns a tensor over what it gave: that may be one of its inputs, or
     something that lives on. */
-static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs, int count)
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs,
+                                                      int count)
 {
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
@@ -11834,8 +11911,8 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
 }
 
 /*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
-static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result, ignis__tensor *const *inputs,
-                                     int count, ignis__watch *watch)
+IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
+                                                 ignis__tensor *const *inputs, int count, ignis__watch *watch)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -11875,7 +11952,7 @@ static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkp
     return node != NULL;
 }
 
-IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
@@ -11951,7 +12028,7 @@ static double ignis__gradcheck_weight(int64_t i)
 }
 
 /*  Calls the function with the same random numbers as every time; no_grad: without recording. */
-static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
+IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     thread->seed = check->seed;
@@ -11960,7 +12037,7 @@ static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_
 }
 
 /*  The weighted sum of the function's output. False on failure. */
-static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
+IGNIS__COLD static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor output;
@@ -12113,8 +12190,8 @@ static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, d
     return worst;
 }
 
-IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
-                                 const ignis_gradcheck_desc *desc)
+IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                             const ignis_gradcheck_desc *desc)
 {
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
@@ -12143,7 +12220,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 
 /* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
 
-static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
+IGNIS__COLD static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
 {
     ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
@@ -12172,7 +12249,7 @@ static void ignis__dot_node(ignis__text *text, const ignis__node *node)
     }
 }
 
-IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity)
+IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity)
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -12243,7 +12320,7 @@ static void ignis__tensors_close(const char *call)
    >>ops - the operations: checks, forward, backward rule.
    =============================================================================================================== */
 
-/*  An operation under way. It holds its inputs and the arrays that it makes, has entered their device, and knows the stream. `ok` turns
+/*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
 #define IGNIS__OP_MADE 24
@@ -12255,12 +12332,12 @@ typedef struct ignis__op {
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count, saved_count;
+    ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
-    bool wanted[IGNIS__OP_INPUTS];            /* they require a gradient */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];
-    ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
-    ignis__block *zeroed;               /* what ignis__op_zeroed has taken */
+    ignis__standing standing[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
+    ignis__array *made[IGNIS__OP_MADE];         /* which nobody else sees, until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED];       /* what its backward function is given */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -12279,7 +12356,7 @@ IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnosti
     return op->ok = false;
 }
 
-static void ignis__op_drop_inputs(ignis__op *op)
+IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
 {
     int i;
     for (i = 0; i < op->count; i++) {
@@ -12310,11 +12387,11 @@ static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
-        ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
+        ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->standing[op->count]) : NULL;
         if (!array || !ignis__watch_read(call, array)) {
             if (array)
                 ignis__array_drop(call, array);
@@ -12325,8 +12402,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->wanted[op->count] = ignis__tensor_requires_grad(tensor);
-        op->records = op->records || op->wanted[op->count];
+        op->records = op->records || op->standing[op->count].requires_grad;
     }
     if (op->records)
         ignis__tensor_thread_now()->saw_trainable = true;
@@ -12337,7 +12413,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 /*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
     for (; op->count < 1 + args->saved_count; op->count++) {
         op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
@@ -12368,9 +12444,6 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         ignis__storage_destroy(storage);
         return NULL;
     }
-    array->owned_by_refs = true; /* what the operation saves needs no view */
-    ignis__array_publish(array);
-    ignis__atomic_add(&array->slot.state, 1); /* the operation's own hold */
     op->made[op->made_count++] = array;
     op->ok = true;
     return array;
@@ -12393,16 +12466,30 @@ IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n,
 /*  A new view of an input's elements from `offset` on. Null after a failure. */
 static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
 {
-    ignis_array handle = IGNIS__ZERO;
-    ignis__array *view;
+    ignis__array *view = NULL;
     if (op->ok)
-        handle = ignis__array_view(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
-    op->ok = handle.id != 0;
-    if (!op->ok)
-        return NULL;
-    view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    op->made[op->made_count++] = view;
+        view = ignis__array_view_make(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
+    op->ok = view != NULL;
+    if (view)
+        op->made[op->made_count++] = view;
     return view;
+}
+
+/*  Lets others see an array that the operation has made: it belongs to its handle, and to so many references of theirs. False: the operation has
+    not made it, or has handed it over before. */
+static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
+{
+    int i;
+    for (i = op->made_count - 1; i >= 0; i--) {
+        if (op->made[i] != array)
+            continue;
+        op->made[i] = op->made[--op->made_count];
+        array->owned_by_refs = true;
+        array->ref_count = references;
+        ignis__array_publish(array);
+        return true;
+    }
+    return false;
 }
 
 /*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
@@ -12452,19 +12539,19 @@ IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin b
 }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
-static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+IGNIS__ONE_COPY static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
 
 /*  Copies bytes on the device. */
-static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+IGNIS__ONE_COPY static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
 }
 
-static void ignis__op_zero(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
 {
     ignis__address target = ignis__op_write(op, array);
     if (op->ok && array->numel > 0)
@@ -12474,9 +12561,7 @@ static void ignis__op_zero(ignis__op *op, ignis__array *array)
 
 static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 {
-    ignis_array handle;
-    handle.id = array->slot.handle;
-    op->ok = op->ok && ignis__array_set(op->work.call, handle, value) == IGNIS_OK;
+    op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
 /*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
@@ -12489,20 +12574,14 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
-/*  Lets the arrays go that an operation has made but for the first so many. Nobody has claimed them, or they stay. */
+/*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
 static void ignis__op_unmake(ignis__op *op, int count)
 {
-    while (op->made_count > count) {
-        ignis__array *array = op->made[--op->made_count];
-        ignis_array handle;
-        handle.id = array->slot.handle;
-        if (array->ref_count == 0 && ignis__pool_live(array))
-            ignis__array_discard(op->work.call, &handle);
-        ignis__array_drop(op->work.call, array);
-    }
+    while (op->made_count > count)
+        ignis__array_destroy(op->work.call, op->made[--op->made_count]);
 }
 
-/*  Ends an operation. Arrays that it made and that nobody has claimed go; the failure status, or IGNIS_OK. */
+/*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -12516,45 +12595,64 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  The entry of an operation on tensors, with what it saves. standings: as for ignis__node_make. Null after a failure. */
+static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs, const ignis__standing *standings,
+                                     const ignis_rule *rule)
+{
+    const char *call = op->work.call;
+    ignis__node *node = ignis__node_make(call, count, inputs, standings, rule);
+    int i;
+    for (i = 0; node && i < rule->saved_count; i++) {
+        ignis__array *array = op->saved[i];
+        if (ignis__node_save(node, ignis__op_hand_over(op, array, 1) ? array : ignis__array_keep(call, array)))
+            continue;
+        ignis__node_discard(call, node);
+        return NULL;
+    }
+    return node;
+}
+
 /*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
-static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
+static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
+                                     const ignis__standing *standings, const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
-    ignis__node *node;
-    if (op->ok) {
-        result = ignis__tensor_make(op->work.call, output, false);
-        op->ok = result.id != 0;
+    ignis__node *node = NULL;
+    if (!op->ok)
+        return result;
+    if (!ignis__op_hand_over(op, output, 1))
+        ignis__array_claim(output);
+    made = ignis__tensor_make(op->work.call, output, false);
+    if (!made) {
+        ignis__array_unclaim(op->work.call, output);
+    } else if (rule && (node = ignis__op_record(op, count, inputs, standings, rule)) == NULL) {
+        ignis__tensors_bury(op->work.call, made);
+        made = NULL;
     }
-    if (op->ok && rule) {
-        made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        node = ignis__tape_add(op->work.call, made, count, inputs, rule);
-        if (node) {
-            node->knows_one = op->knows_one;
-        } else {
-            ignis__tensor_end_handle(op->work.call, made);
-            op->ok = false;
-            result.id = 0;
-        }
-        ignis__tensor_drop(op->work.call, made);
+    if (node) {
+        node->knows_one = op->knows_one;
+        ignis__tensor_result(made, node);
+        ignis__tape_append(node);
     }
-    return result;
+    op->ok = made != NULL;
+    return made ? ignis__tensor_publish(made) : result;
 }
 
 /*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
     saves stay. No handle after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
-    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->records ? rule : NULL);
+    ignis_tensor result = ignis__op_result(op, output, op->count, op->tensors, op->standing, op->records ? rule : NULL);
     ignis__op_leave(op);
     return result;
 }
 
 /*  Saves an array for the backward function. */
-IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok)
-        op->saved[op->saved_count++].id = array->slot.handle;
+        op->saved[op->saved_count++] = array;
 }
 
 /*  A rule whose backward function needs what the operation has saved, and params. */
@@ -12566,7 +12664,6 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
     memset(&rule, 0, sizeof rule);
     rule.name = name;
     rule.backward_fn = backward_fn;
-    rule.saved = op->saved;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
@@ -12586,23 +12683,17 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
                                                    ignis__array *const *gradients)
 {
-    int i, k;
+    int i;
     for (i = 0; op->ok && i < count; i++) {
         if (!gradients[i])
             continue;
+        ignis__op_hand_over(op, gradients[i], 0);
         args->grad_inputs[i].id = gradients[i]->slot.handle;
-        for (k = 0; k < op->made_count; k++) {
-            if (op->made[k] == gradients[i]) { /* it is the tape's now */
-                ignis__array_drop(op->work.call, op->made[k]);
-                op->made[k] = op->made[--op->made_count];
-                break;
-            }
-        }
     }
     return ignis__op_leave(op);
 }
 
-static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__dtypes[op->in[input]->dtype].name,
@@ -12610,7 +12701,7 @@ static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
     return op->ok;
 }
 
-static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
@@ -12618,7 +12709,7 @@ static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
     return op->ok;
 }
 
-static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
@@ -13240,7 +13331,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
     int64_t product = 1;
     for (; from < to; from++)
@@ -13568,7 +13659,8 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return i
 
 /* --- random tensors ---------------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                                     const ignis_tensor_desc *desc)
 {
     ignis_array made;
     ignis__array *array;
@@ -13899,11 +13991,11 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.wanted[0]) {
+    if (kind->saves && op.standing[0].requires_grad) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.wanted[1]) {
+    if (kind->saves && op.standing[1].requires_grad) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
@@ -14015,11 +14107,13 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
+    static const char call[] = "ignis_dropout";
     ignis__dropout_params p;
     ignis__op op;
-    ignis__array *out = NULL;
+    ignis__array *out = NULL, *launches;
+    ignis_tensor result;
     memset(&p, 0, sizeof p);
-    if (!ignis__op_begin(&op, "ignis_dropout", 1, &tensor))
+    if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "the tensor");
     if (!(probability >= 0 && probability < 1))
@@ -14030,9 +14124,13 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
         op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
-    if (p.random.launches.id)
-        op.saved[op.saved_count++] = p.random.launches;
-    return ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    launches = op.ok && p.random.launches.id ? ignis__array_hold(call, p.random.launches) : NULL;
+    if (launches)
+        ignis__op_save(&op, launches);
+    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    if (launches)
+        ignis__array_drop(call, launches);
+    return result;
 }
 
 /* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
@@ -14661,7 +14759,7 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
 
 /*  The tensor as rows of its last dimension. */
-static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
     *rows = *n ? array->numel / *n : 0;
@@ -14791,7 +14889,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: rows are too long. */
+/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: they cannot be. */
 typedef struct ignis__norm_tiles {
     ignis__builtin builtin;
     unsigned threads;
@@ -14866,17 +14964,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
     bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
     ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,
-                     &work->partial_w,
-                     &work->partial_b,
-                     &work->dy,
-                     &work->x,
-                     &work->w,
-                     &work->mean,
-                     &work->rstd,
-                     &work->rows,
-                     &work->n,
-                     onto ? (void *)&work->before : (void *)&work->packed};
+    void *last = onto ? (void *)&work->before : (void *)&work->packed;
+    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
+                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
     ignis__norm_tiles tiles = IGNIS__ZERO;
     void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
@@ -14885,11 +14975,11 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
     work->before = onto ? work->before : 0;
-    if (!in_registers || !work->packed)
+    if ((!in_registers || !work->packed) && (work->dx | work->dy | work->x) % 16 == 0)
         tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
                              : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
                                                 norm->odd_backward_block, 384, 4);
-    if (tiles.threads && (work->dx | work->dy | work->x) % 16 == 0) {
+    if (tiles.threads) {
         count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
                              processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
         ignis__norm_partials(op, work, wide, count);
@@ -14994,13 +15084,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
 {
     bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
     ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
-    ignis__norm_tiles tiles;
+    ignis__norm_tiles tiles = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
-    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     if (work->sum && packed) {
         ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
         return;
@@ -15009,8 +15099,9 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum;
     }
-    tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
-    if (!packed && tiles.threads && (work->x | work->y) % 16 == 0)
+    if (!packed && (work->x | work->y) % 16 == 0)
+        tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
+    if (tiles.threads)
         ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
                          odd);
     else
@@ -15030,7 +15121,8 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
     rule.saved_count = 0;
     added[0] = op->tensors[0];
     added[1] = op->tensors[last];
-    return ignis__op_result(op, sum, 2, added, op->records && (op->wanted[0] || op->wanted[last]) ? &rule : NULL);
+    return ignis__op_result(op, sum, 2, added, NULL,
+                            op->records && (op->standing[0].requires_grad || op->standing[last].requires_grad) ? &rule : NULL);
 }
 
 /*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
@@ -15083,7 +15175,7 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     made[1] = op.tensors[1];
     made[2] = op.tensors[2];
     rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
-    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, op.records ? &rule : NULL);
+    result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, NULL, op.records ? &rule : NULL);
     if (made[0])
         ignis__tensor_drop(call, made[0]);
     if (ignis__op_leave(&op) != IGNIS_OK && sum_out->id) {
@@ -15908,7 +16000,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     }
     if (op.ok && fused) {
         c.gradient = ignis__op_new_like(&op, c.logits);
-        ignis__chunks_gradients(&op, &p, op.wanted[0], op.wanted[1], &c);
+        ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
     }
     kept = op.made_count;
     for (first = 0; op.ok && (first == 0 || first < p.entropy.rows); first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
@@ -16094,7 +16186,7 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
 }
 
 /*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
-static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
+IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim, ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -16685,7 +16777,7 @@ typedef struct ignis__optimizer {
 
 static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
-static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
+IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
     if (*array)
         ignis__array_unclaim(call, *array);
@@ -16776,7 +16868,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
+IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
 {
     if (value >= low && value < below)
         return true;
@@ -16787,7 +16879,7 @@ static bool ignis__optimizer_number(const char *call, const char *name, double v
 static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
@@ -16825,7 +16917,7 @@ static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__opti
     return handle;
 }
 
-IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
     ignis_optimizer none = IGNIS__ZERO;
@@ -16849,7 +16941,7 @@ IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     return ignis__optimizer_make(call, &given);
 }
 
-IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
     ignis_optimizer none = IGNIS__ZERO;
@@ -16870,7 +16962,7 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
     return ignis__optimizer_make(call, &given);
 }
 
-IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 {
     static const char call[] = "ignis_optimizer_free";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -16898,7 +16990,7 @@ static void ignis__optimizers_close(const char *call)
 
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
     ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
@@ -16970,7 +17062,7 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     return ok;
 }
 
-IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
 {
     static const char call[] = "ignis_optimizer_add";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -17304,7 +17396,7 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optimizer_info *info)
+IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optimizer_info *info)
 {
     static const char call[] = "ignis_optimizer_query";
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
@@ -17330,7 +17422,7 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optim
     return status;
 }
 
-IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
+IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
 {
     static const char call[] = "ignis_optimizer_state";
     ignis_array none = IGNIS__ZERO;
@@ -17370,7 +17462,7 @@ typedef struct ignis__graph {
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
 /*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
-static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
+IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
         (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
@@ -17400,7 +17492,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__pool_give(&ignis__graphs, graph);
 }
 
-IGNIS_API ignis_status ignis_graph_begin(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
     ignis__binding binding;
@@ -17420,7 +17512,7 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_graph ignis_graph_end(void)
+IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
 {
     static const char call[] = "ignis_graph_end";
     ignis_graph handle = IGNIS__ZERO;
@@ -17497,7 +17589,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
     ignis__graph *graph = ignis__graph_hold(call, handle);
@@ -17586,7 +17678,7 @@ typedef struct ignis__stored {
 /* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
 
 /*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
-static int ignis__utf8_length(const char *text, size_t size)
+IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)text;
     unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
@@ -17640,7 +17732,7 @@ typedef struct ignis__name_text {
     char text[80];
 } ignis__name_text;
 
-static ignis__name_text ignis__name_write(const char *name)
+IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
 {
     ignis__name_text out;
     size_t cut = ignis__utf8_cut(name, sizeof out.text - 8), i;
@@ -17675,14 +17767,14 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
 }
 
 /*  The next character behind white space; 0 at the end. */
-static char ignis__json_peek(ignis__json *json)
+IGNIS__COLD static char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
         json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
-static bool ignis__json_take(ignis__json *json, char wanted)
+IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
 {
     if (json->fault[0] || ignis__json_peek(json) != wanted)
         return false;
@@ -17697,7 +17789,7 @@ static bool ignis__json_expect(ignis__json *json, char wanted)
 
 /*  Whether another element follows in an object or array that ends with `close`, and steps over what is before it. *first is true behind
     the opening bracket. */
-static bool ignis__json_more(ignis__json *json, char close, bool *first)
+IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
     *first = false;
@@ -17709,7 +17801,7 @@ static bool ignis__json_more(ignis__json *json, char close, bool *first)
 }
 
 /*  The number of four hexadecimal digits; -1 when they are not. */
-static int ignis__json_hex(ignis__json *json)
+IGNIS__COLD static int ignis__json_hex(ignis__json *json)
 {
     int value = 0, i;
     if (json->end - json->at < 4)
@@ -17768,7 +17860,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
 }
 
 /*  A string, decoded and ended with a 0; *size tells of those inside. "" after a fault. */
-static const char *ignis__json_string(ignis__json *json, size_t *size)
+IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
     int length;
@@ -17804,7 +17896,7 @@ static const char *ignis__json_string(ignis__json *json, size_t *size)
 }
 
 /*  A whole number that is not negative and fits 63 bits; 0 after a fault. */
-static int64_t ignis__json_count(ignis__json *json)
+IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
@@ -18143,7 +18235,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
 }
 
 /*  The length of the header, which the first 8 bytes of a file say. */
-static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
 {
     uint64_t length = 0;
     int i;
@@ -18155,7 +18247,7 @@ static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t si
 /*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors, which `bytes` need not have. Afterwards the
     items are sorted by offset. Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with
     file->fault. */
-static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
+IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
     uint64_t length = ignis__safetensors_length(bytes, size);
@@ -18230,7 +18322,7 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
     aligned. A capacity of 0 only measures. */
-static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
 {
     ignis__text text;
     int i, k;
@@ -18261,7 +18353,7 @@ typedef struct ignis__lent {
 } ignis__lent;
 
 /*  Borrows every array; one may come twice. */
-static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
+IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -18280,7 +18372,7 @@ static void ignis__tensor_discard(const char *call, ignis_tensor handle)
 }
 
 /*  Gives every array back; tensors that the call has made end unless it has succeeded. */
-static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
+IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -18306,7 +18398,8 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 }
 
 /*  The arguments that saving and loading have in common. */
-static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
+                                           int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
@@ -18460,7 +18553,7 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     return ok;
 }
 
-IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
 {
     static const char call[] = "ignis_save";
     ignis__lent *lent;
@@ -18514,7 +18607,7 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     return got == size;
 }
 
-static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     unsigned char first[8], *head;
     int64_t size;
@@ -18680,7 +18773,7 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
-IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
 {
     static const char call[] = "ignis_load";
     ignis__load load;
@@ -18704,7 +18797,7 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
 {
     static const char call[] = "ignis_storage_list";
     ignis__load load;
@@ -18766,7 +18859,7 @@ static bool ignis__env_flag(const char *name)
     return value && *value && strcmp(value, "0") != 0;
 }
 
-static bool ignis__library_want(const char *call, ignis_library library, const char *path)
+IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library library, const char *path)
 {
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
@@ -18784,7 +18877,7 @@ static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Who claims an array, for the message of one that cannot be freed. */
-static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array *array)
 {
     return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
 }
@@ -18829,7 +18922,7 @@ static void ignis__give_back_lent(void)
     memset(&ignis__global.logger, 0, sizeof ignis__global.logger);
 }
 
-IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
+IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
 {
     static const char call[] = "ignis_setup";
     ignis_desc defaults;
@@ -18878,7 +18971,7 @@ static void ignis__kernels_close(const char *call)
     }
 }
 
-IGNIS_API ignis_status ignis_shutdown(void)
+IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 {
     static const char call[] = "ignis_shutdown";
     ignis__record before = ignis__this_thread.record;
