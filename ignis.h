@@ -12814,6 +12814,7 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
 {
     int64_t most = INT32_MAX - 256;
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000 &&
            p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 

@@ -19,7 +19,7 @@
         embedding.cu               294 lines   13079 bytes
         gemm.cu                    176 lines    7674 bytes
         gemm.cuh                   179 lines    8223 bytes
-        gemm_hopper.cu             255 lines   12063 bytes
+        gemm_hopper.cu             256 lines   12140 bytes
         gemm_mma.cu                218 lines    9852 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
@@ -5714,9 +5714,10 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "}",
     "",
     "/*  Stores what a warpgroup has of a tile, 64 columns at a time, which pass through its staging memory: rounded, for the copy engine, where no",
-    "    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. */",
+    "    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. turn counts the strips of all",
+    "    tiles: the copy engine may still read that of the turn before. */",
     "__device__ inline void store(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Place &tile, int group,",
-    "                             char *staging, float (&sum)[BN / 8][4])",
+    "                             char *staging, int &turn, float (&sum)[BN / 8][4])",
     "{",
     "    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;",
     "    const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };",
@@ -5726,7 +5727,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    place.row += 64 * group;",
     "#pragma unroll 1",
     "    for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {",
-    "        char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);",
+    "        char *const room = staging + (direct && !keeps ? turn++ % 2 * SLAB : 0);",
     "        float *const results = (float *)room;",
     "        if (direct && thread == 0) {",
     "            if (keeps)",
@@ -5791,7 +5792,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "                      const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map pre,",
     "                      const __grid_constant__ Product p)",
     "{",
-    "    extern __shared__ uint4 memory[]; /* aligned to 1024 bytes, as nothing else is shared */",
+    "    extern __shared__ __align__(1024) char memory[];",
     "    const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);",
     "    const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };",
     "    const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };",
@@ -5834,7 +5835,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    }",
     "",
     "    ignis_ptx_setmaxnreg_inc<232>();",
-    "    int parity = 0;",
+    "    int parity = 0, turn = 0;",
     "    const uint64_t first_a = ignis_wgmma_descriptor(base + group * SLAB, 0, 1024);",
     "    const uint64_t first_b = ignis_wgmma_descriptor(base + A_BYTES, B_BY_K ? 0 : SLAB, 1024);",
     "    const auto release = [&](int stage) {",
@@ -5879,7 +5880,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "            if (row + 8 < p.m)",
     "                p.row_sums[place.split * p.m + row + 8] = row_sums[2];",
     "        }",
-    "        store(p, &out, &pre, place, group, (char *)memory + STAGING + group * STAGING_BYTES, sum);",
+    "        store(p, &out, &pre, place, group, memory + STAGING + group * STAGING_BYTES, turn, sum);",
     "    }",
     "    if (threadIdx.x % 128 == 0)",
     "        ignis_ptx_bulk_wait<0>();",
@@ -8952,7 +8953,7 @@ static const ignis__source ignis__sources[] = {
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"gemm.cu", 0xa168add394455946ULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
-    {"gemm_hopper.cu", 0x05d924ab4ddfad1aULL, ignis__lines_gemm_hopper_cu, 255},
+    {"gemm_hopper.cu", 0x4e5e98e5fb595f1aULL, ignis__lines_gemm_hopper_cu, 256},
     {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},

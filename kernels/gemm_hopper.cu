@@ -83,9 +83,10 @@ __device__ inline void apply(const Product &p, float (&x)[2][4], uint32_t (&befo
 }
 
 /*  Stores what a warpgroup has of a tile, 64 columns at a time, which pass through its staging memory: rounded, for the copy engine, where no
-    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. */
+    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. turn counts the strips of all
+    tiles: the copy engine may still read that of the turn before. */
 __device__ inline void store(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Place &tile, int group,
-                             char *staging, float (&sum)[BN / 8][4])
+                             char *staging, int &turn, float (&sum)[BN / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
@@ -95,7 +96,7 @@ __device__ inline void store(const Product &p, const ignis_tensor_map *out, cons
     place.row += 64 * group;
 #pragma unroll 1
     for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
-        char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);
+        char *const room = staging + (direct && !keeps ? turn++ % 2 * SLAB : 0);
         float *const results = (float *)room;
         if (direct && thread == 0) {
             if (keeps)
@@ -160,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map pre,
                       const __grid_constant__ Product p)
 {
-    extern __shared__ uint4 memory[]; /* aligned to 1024 bytes, as nothing else is shared */
+    extern __shared__ __align__(1024) char memory[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
@@ -203,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     }
 
     ignis_ptx_setmaxnreg_inc<232>();
-    int parity = 0;
+    int parity = 0, turn = 0;
     const uint64_t first_a = ignis_wgmma_descriptor(base + group * SLAB, 0, 1024);
     const uint64_t first_b = ignis_wgmma_descriptor(base + A_BYTES, B_BY_K ? 0 : SLAB, 1024);
     const auto release = [&](int stage) {
@@ -248,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             if (row + 8 < p.m)
                 p.row_sums[place.split * p.m + row + 8] = row_sums[2];
         }
-        store(p, &out, &pre, place, group, (char *)memory + STAGING + group * STAGING_BYTES, sum);
+        store(p, &out, &pre, place, group, memory + STAGING + group * STAGING_BYTES, turn, sum);
     }
     if (threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
