@@ -10683,11 +10683,12 @@ static bool ignis__watch_add(const char *call, ignis__watch *watch, const ignis_
         int capacity = watch->capacity ? 2 * watch->capacity : 64;
         size_t size = (sizeof *watch->arrays + sizeof *watch->versions) * (size_t)capacity;
         ignis_array *arrays = (ignis_array *)ignis__alloc(size);
-        uint64_t *versions = (uint64_t *)(void *)(arrays + capacity);
+        uint64_t *versions;
         if (!arrays) {
             ignis__fail_host_memory(call, size);
             return false;
         }
+        versions = (uint64_t *)(void *)(arrays + capacity);
         if (watch->count) {
             memcpy(arrays, watch->arrays, sizeof *arrays * (size_t)watch->count);
             memcpy(versions, watch->versions, sizeof *versions * (size_t)watch->count);
@@ -12822,6 +12823,7 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
 {
     int64_t most = INT32_MAX - 256;
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000 &&
            p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
@@ -12844,7 +12846,6 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.rows = 128;
         kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
         kernel.summed_rows = 64;
-        kernel.sums_rows = false;
         kernel.stays = true;
         kernel.threads = 384;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
@@ -13218,8 +13219,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the
-    sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
+    bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
 static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out, ignis__array *a,
                           ignis__array *b, ignis__array *bias)
 {
@@ -14897,7 +14898,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: rows are too long. */
+/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: they cannot be. */
 typedef struct ignis__norm_tiles {
     ignis__builtin builtin;
     unsigned threads;
@@ -14972,17 +14973,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
     bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
     ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *whole[] = {&work->dx,
-                     &work->partial_w,
-                     &work->partial_b,
-                     &work->dy,
-                     &work->x,
-                     &work->w,
-                     &work->mean,
-                     &work->rstd,
-                     &work->rows,
-                     &work->n,
-                     onto ? (void *)&work->before : (void *)&work->packed};
+    void *last = onto ? (void *)&work->before : (void *)&work->packed;
+    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
+                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
     ignis__norm_tiles tiles = IGNIS__ZERO;
     void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
@@ -14991,11 +14984,11 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
     work->before = onto ? work->before : 0;
-    if (!in_registers || !work->packed)
+    if ((!in_registers || !work->packed) && (work->dx | work->dy | work->x) % 16 == 0)
         tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
                              : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
                                                 norm->odd_backward_block, 384, 4);
-    if (tiles.threads && (work->dx | work->dy | work->x) % 16 == 0) {
+    if (tiles.threads) {
         count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
                              processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
         ignis__norm_partials(op, work, wide, count);
@@ -15100,13 +15093,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
 {
     bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
     ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
-    ignis__norm_tiles tiles;
+    ignis__norm_tiles tiles = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
-    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
+    void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     if (work->sum && packed) {
         ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
         return;
@@ -15115,8 +15108,9 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum;
     }
-    tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
-    if (!packed && tiles.threads && (work->x | work->y) % 16 == 0)
+    if (!packed && (work->x | work->y) % 16 == 0)
+        tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
+    if (tiles.threads)
         ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
                          odd);
     else

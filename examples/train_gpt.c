@@ -328,8 +328,8 @@ static ignis_tensor block_think(const block *b, ignis_tensor h)
     return ignis_scope_return(scope, ignis_linear(h, b->down_weight, b->down_bias));
 }
 
-/*  tokens [batch, context] -> scores of the byte after each [batch, context, 256]. Adding to x and normalizing it for what comes next is one
-    call, as both go through the same memory. */
+/*  tokens [batch, context] -> what the model makes of each place [batch, context, width]. Adding to x and normalizing it for what comes next is
+    one call, as both go through the same memory. */
 static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
 {
     ignis_tensor x = ignis_add(ignis_embedding(m->bytes, tokens), m->positions);
@@ -342,7 +342,15 @@ static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
         h = ignis_add_layer_norm(x, block_think(b, h), is_last ? m->norm_weight : b[1].norm1_weight,
                                  is_last ? m->norm_bias : b[1].norm1_bias, 1e-5, &x);
     }
-    return ignis_matmul_t(h, m->bytes);
+    return h;
+}
+
+/*  Scores of the byte after each place [batch, context, 256], and the loss, which needs no more of them at a time than a part. */
+static ignis_tensor model_scores(const model *m, ignis_tensor tokens) { return ignis_matmul_t(model_apply(m, tokens), m->bytes); }
+
+static ignis_tensor model_loss(const model *m, ignis_tensor tokens, ignis_tensor targets)
+{
+    return ignis_linear_cross_entropy(model_apply(m, tokens), m->bytes, targets, NULL);
 }
 
 /* --- a run ------------------------------------------------------------------------------------------------------- */
@@ -387,7 +395,7 @@ static void batch_set(run *r)
 /*  Puts the mean over all ranks into the array, on every rank. */
 static void average(run *r, ignis_array array) { ignis_comm_all_reduce(r->comm, array, array, IGNIS_OP_AVG); }
 
-static ignis_tensor batch_loss(run *r) { return ignis_cross_entropy(model_apply(r->model, r->tokens), r->targets, NULL); }
+static ignis_tensor batch_loss(run *r) { return model_loss(r->model, r->tokens, r->targets); }
 
 /*  Everything that a step does on the device, and nothing else: this is what a graph captures. After backward the gradients are those of
     the whole batch, on every rank. */
@@ -532,7 +540,7 @@ static void sample_print(run *r)
     ignis_no_grad_begin();
     for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && !interrupted; i++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor logits = model_apply(r->model, ignis_tensor_from_host(window, IGNIS_SHAPE(1, context), &ids));
+        ignis_tensor logits = model_scores(r->model, ignis_tensor_from_host(window, IGNIS_SHAPE(1, context), &ids));
         ignis_array rows = ignis_array_reshape(ignis_tensor_data(logits), IGNIS_SHAPE(context, BYTES));
         ignis_array last_row = ignis_array_slice(rows, 0, length - 1, 1);
         ignis_array_to_host(last_row, scores, IGNIS_F32, BYTES);

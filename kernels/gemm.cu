@@ -79,7 +79,7 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
             a.load(next_a, k + BK, place.end_k);
             b.load(next_b, k + BK, place.end_k);
         }
-#pragma unroll
+#pragma unroll(sizeof(Wide) == 8 ? 2 : BK) /* registers hold no more doubles */
         for (int i = 0; i < BK; i++) {
             Wide x[R], y[C];
 #pragma unroll

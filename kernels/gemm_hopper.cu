@@ -8,6 +8,7 @@
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.
 */
 #include "ignis.cuh"
+#include "mma.cuh"
 #include "hopper.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -33,6 +34,25 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
 #pragma unroll
         for (int i = 0; i < rows / 64; i++)
             ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, (int)row + 64 * i, (int)k, (int)batch);
+}
+
+/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
+__device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
+{
+    constexpr uint32_t one = ignis_is_same<T, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* twice */
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < BK / 16; i++) {
+        uint32_t words[4];
+        if constexpr (A_BY_K) {
+            const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;
+            ignis_ptx_ldmatrix(words, slab + row * 128 + (chunk ^ row % 8) * 16);
+        } else {
+            const int k = 16 * i + lane % 8 + lane / 16 * 8, chunk = 2 * warp + lane / 8 % 2;
+            ignis_ptx_ldmatrix_transposed(words, slab + k * 128 + (chunk ^ k % 8) * 16);
+        }
+        ignis_mma<T>(sums, words, one, one);
+    }
 }
 
 /*  16 columns of 16 rows of a warp, in the order of an accumulator: the bias is added, `before` is that as it is kept, rounded, and x is activated
@@ -63,9 +83,10 @@ __device__ inline void apply(const Product &p, float (&x)[2][4], uint32_t (&befo
 }
 
 /*  Stores what a warpgroup has of a tile, 64 columns at a time, which pass through its staging memory: rounded, for the copy engine, where no
-    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. */
+    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. turn counts the strips of all
+    tiles: the copy engine may still read that of the turn before. */
 __device__ inline void store(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Place &tile, int group,
-                             char *staging, float (&sum)[BN / 8][4])
+                             char *staging, int &turn, float (&sum)[BN / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
@@ -75,7 +96,7 @@ __device__ inline void store(const Product &p, const ignis_tensor_map *out, cons
     place.row += 64 * group;
 #pragma unroll 1
     for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
-        char *const room = staging + (direct && !keeps ? strip % 2 * SLAB : 0);
+        char *const room = staging + (direct && !keeps ? turn++ % 2 * SLAB : 0);
         float *const results = (float *)room;
         if (direct && thread == 0) {
             if (keeps)
@@ -140,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                       const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map pre,
                       const __grid_constant__ Product p)
 {
-    extern __shared__ uint4 memory[]; /* aligned to 1024 bytes, as nothing else is shared */
+    extern __shared__ __align__(1024) char memory[];
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory);
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
@@ -183,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     }
 
     ignis_ptx_setmaxnreg_inc<232>();
-    int parity = 0;
+    int parity = 0, turn = 0;
     const uint64_t first_a = ignis_wgmma_descriptor(base + group * SLAB, 0, 1024);
     const uint64_t first_b = ignis_wgmma_descriptor(base + A_BYTES, B_BY_K ? 0 : SLAB, 1024);
     const auto release = [&](int stage) {
@@ -192,7 +213,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     };
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Place place(p, tile, BM, BN);
-        float sum[BN / 8][4];
+        const bool sums_rows = p.row_sums && place.column == 0;
+        float sum[BN / 8][4], row_sums[4] = {0, 0, 0, 0};
         int last = -1;
 #pragma unroll
         for (int i = 0; i < BN / 8; i++)
@@ -208,6 +230,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                 ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(at_a, A_BY_K ? 32 * i : 2048 * i),
                                                      ignis_wgmma_ahead(at_b, B_BY_K ? 32 * i : 2048 * i));
             ignis_ptx_wgmma_commit();
+            if (sums_rows)
+                add_rows(row_sums, base + stage * STAGE_BYTES + group * SLAB, threadIdx.x / 32 % 4);
             ignis_ptx_wgmma_wait<1>();
             if (last >= 0)
                 release(last); /* of the step before this one */
@@ -217,7 +241,15 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
         release(last);
-        store(p, &out, &pre, place, group, (char *)memory + STAGING + group * STAGING_BYTES, sum);
+        const int lane = threadIdx.x % 32;
+        const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        if (sums_rows && lane % 4 == 0) {
+            if (row < p.m)
+                p.row_sums[place.split * p.m + row] = row_sums[0];
+            if (row + 8 < p.m)
+                p.row_sums[place.split * p.m + row + 8] = row_sums[2];
+        }
+        store(p, &out, &pre, place, group, memory + STAGING + group * STAGING_BYTES, turn, sum);
     }
     if (threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();

@@ -457,6 +457,8 @@ static void make_ready_first(worker *w, unsigned index)
     w->ready_count++;
 }
 
+static void count_progress(worker *w); /* something happened that may let a thread go on */
+
 #include "hopper.h"
 
 /* ------------------------------------------------------------------------------------------------- waiting */
@@ -546,7 +548,7 @@ static void barrier_release(worker *w, barrier *b, int reduction)
     }
     b->arrived = b->waiting_count = 0;
     b->ones = 0;
-    w->progress++;
+    count_progress(w);
 }
 
 static bool barrier_complete(const worker *w, const barrier *b)
@@ -748,7 +750,7 @@ static void runtime_poll(const void *address, unsigned long long value)
     t->polls[i].address = address;
     t->polls[i].value = value;
     w->vain_rounds = 0;
-    w->progress++;
+    count_progress(w);
     if (t->new_polls % NEW_POLLS == 0)
         yield_to_others(w, false);
 }
@@ -837,7 +839,7 @@ static void runtime_set_registers(unsigned count, int more, sim_place at)
     }
     a->registers_used += count - a->registers[t];
     a->registers[t] = count;
-    w->progress++;
+    count_progress(w);
     while (!more && a->short_count)
         make_ready(w, a->short_of_registers[--a->short_count]);
 }
@@ -881,7 +883,7 @@ static void thread_exit(worker *w)
     warp *p = &w->warps[warp_index];
     if (w->async)
         async_thread_exits(w);
-    w->progress++;
+    count_progress(w);
     w->threads[w->current].state = DONE;
     w->live--;
     p->live &= ~(1u << (w->current % SIM_WARP));
@@ -961,6 +963,13 @@ static bool somebody_waits(const worker *w)
     for (int i = 0; i < MAX_BARRIERS; i++)
         waits |= w->barriers[i].arrived != 0;
     return waits;
+}
+
+static void count_progress(worker *w)
+{
+    enum { SELDOM = 64 };
+    if (++w->progress % SELDOM == 0 && w->async)
+        note_progress(w); /* for blocks that wait for this one, which may take long */
 }
 
 /* The block polls in vain. When threads of it wait for others and no block of the launch has gone on for too long, none will. */

@@ -305,7 +305,7 @@ static mbarrier *mbarrier_at(worker *w, void *p, sim_place at)
 static void mbarrier_settle(worker *w, mbarrier *b)
 {
     async *a = w->async;
-    w->progress++;
+    count_progress(w);
     if (b->pending || b->bytes)
         return;
     b->pending = b->arrivals;

@@ -59,13 +59,13 @@ static const struct {
 #undef X
 };
 
-/* The kernels, behind the names of the faults. */
-static build build_kernels(void)
+/* The kernels for a type of elements, behind the names of the faults. */
+static build build_kernels(const char *type)
 {
 #define X(name, when, first, second) #name ", "
-    static char text[65536] = "enum { " FAULTS(X) "};\n#line 1 \"test_hopper.cu\"\n";
+    char text[65536] = "enum { " FAULTS(X) "};\n#line 1 \"test_hopper.cu\"\n";
 #undef X
-    static const char *const options[] = {"-arch=sm_90a", "-default-device", "-DIGNIS_T=2", "-I../kernels"};
+    const char *const options[] = {"-arch=sm_90a", "-default-device", type, "-I../kernels"};
     size_t used = strlen(text);
     FILE *file = fopen("test_hopper.cu", "r");
     if (!file)
@@ -186,6 +186,27 @@ static void test_products(build *b)
     free(out);
 }
 
+/* The floats have bits that tf32 drops. */
+static void test_tf32_products(void)
+{
+    build b = build_kernels("-DIGNIS_T=3");
+    float *x = malloc(64 * 32 * sizeof *x), *y = malloc(64 * 32 * sizeof *y), *out = malloc(2 * SIDE * SIDE * sizeof *out);
+    int wrong = 0;
+    for (int i = 0; i < 64 * 32; i++)
+        x[i] = ((float)(i * 7 % 5 + 1) + 0x1p-13f) * (i % 3 ? 1 : -1), y[i] = (float)(i * 5 % 13 - 6);
+    CHECK(run(&b, "tf32_products", 1, 128, 2 * TILE, (void *[]){&x, &y, &out}) == 0);
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            float sum = 0;
+            for (int k = 8; k < 16; k++)
+                sum += (float)(int)x[i * 32 + k] * y[j * 32 + k];
+            wrong += (out[i * SIDE + j] != sum) + (out[SIDE * SIDE + i * SIDE + j] != sum);
+        }
+    CHECK(wrong == 0);
+    free(x), free(y), free(out);
+    discard(&b);
+}
+
 static void test_copies(build *b)
 {
     enum { WIDE = 48, HIGH = 20 };
@@ -223,8 +244,9 @@ int main(int count, char **arguments)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (count > 1 && strcmp(arguments[1], "all") == 0) {
-        build b = build_kernels();
+        build b = build_kernels("-DIGNIS_T=2");
         test_products(&b);
+        test_tf32_products();
         test_copies(&b);
         test_faults(&b);
         discard(&b);

@@ -4,6 +4,41 @@
 
 constexpr int SIDE = 64, TILE = SIDE * 128, STAGES = 2; /* rows of 64 elements of 16 bits */
 
+#if IGNIS_T == 3
+
+/*  One product of 64 x 64 x 8 of floats from tiles of 64 rows of 32, from shared memory and with A from registers. */
+extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, const float *b, float *out)
+{
+    extern __shared__ char shared[];
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
+    float *const x = (float *)shared, sums[2][SIDE / 8][4];
+    for (int i = threadIdx.x; i < 64 * 32; i += 128) {
+        const int place = i / 32 * 32 + ((i % 32 / 4) ^ i / 32 % 8) * 4 + i % 4;
+        x[place] = a[i];
+        x[TILE / 4 + place] = b[i];
+    }
+    ignis_ptx_fence_proxy_async();
+    __syncthreads();
+    const uint64_t by_rows = ignis_wgmma_descriptor(at, 0, 1024), columns = ignis_wgmma_descriptor(at + TILE, 0, 1024);
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+    uint32_t words[4];
+    for (int i = 0; i < 4; i++)
+        words[i] = __float_as_uint(a[(row + i % 2 * 8) * 32 + 8 + lane % 4 + i / 2 * 4]);
+    ignis_ptx_wgmma_fence();
+    ignis_ptx_wgmma<0>(sums[0], ignis_wgmma_ahead(by_rows, 32), ignis_wgmma_ahead(columns, 32));
+    ignis_ptx_wgmma<0>(sums[1], words, ignis_wgmma_ahead(columns, 32));
+    ignis_ptx_wgmma_commit();
+    ignis_ptx_wgmma_wait<0>();
+    ignis_wgmma_hold(sums[0]);
+    ignis_wgmma_hold(sums[1]);
+    for (int i = 0; i < SIDE / 8; i++)
+        for (int e = 0; e < 4; e++)
+            for (int way = 0; way < 2; way++)
+                out[way * SIDE * SIDE + (row + e / 2 * 8) * SIDE + 8 * i + lane % 4 * 2 + e % 2] = sums[way][i][e];
+}
+
+#else
+
 /*  c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: a warp loads, those of a warpgroup multiply, with `fault` in it. Shared memory has two
     stages of a and b, then c, then the barriers. */
 extern "C" __global__ void __launch_bounds__(256)
@@ -196,3 +231,5 @@ extern "C" __global__ void plain(float *out)
     __syncthreads();
     out[threadIdx.x] = values[threadIdx.x ^ 1];
 }
+
+#endif

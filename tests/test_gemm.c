@@ -82,7 +82,10 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
-    s->row_sums = ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue); /* some kernels leave them to the caller */
+    if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
+        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul.by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
+        s->row_sums = false;
+    }
     op.work.device->info.multiprocessors = before;
     return ignis__op_leave(&op) == IGNIS_OK;
 }
@@ -378,6 +381,7 @@ static ignis__gemm_kernel chosen(ignis_dtype dtype, int64_t m, int64_t n, int64_
     device = ignis__devices[0];
     device.info.multiprocessors = processors;
     op.work.device = &device;
+    op.work.call = "test";
     p.m = m, p.n = n, p.k = k, p.batch = 1;
     p.packed_a = k % 8 == 0, p.packed_b = n % 8 == 0;
     return ignis__gemm_choose(&op, dtype, &p);
@@ -487,6 +491,34 @@ TEST(who_computes_products_is_checked)
     desc.matmul = (ignis_matmul_by)7;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("desc.matmul is 7");
+}
+
+/*  IGNIS_MATMUL speaks where the program does not. */
+TEST(the_environment_chooses)
+{
+    static const struct {
+        const char *name;
+        ignis_matmul_by by;
+    } names[] = {
+        {"own", IGNIS_MATMUL_OWN}, {"cublaslt", IGNIS_MATMUL_CUBLASLT}, {"measure", IGNIS_MATMUL_MEASURE}, {"auto", IGNIS_MATMUL_AUTO}};
+    const char *env = getenv("IGNIS_MATMUL");
+    char before[32];
+    ignis_desc desc = test_desc(NULL);
+    int i;
+    snprintf(before, sizeof before, "%s", env ? env : "");
+    for (i = 0; i < COUNT_OF(names); i++) {
+        CHECK_INT(setenv("IGNIS_MATMUL", names[i].name, 1), 0);
+        SETUP(&desc);
+        CHECK_INT(ignis__matmul.by, names[i].by);
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(setenv("IGNIS_MATMUL", "fast", 1), 0);
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("IGNIS_MATMUL is \"fast\"; it is auto, cublaslt, own or measure");
+    desc.matmul = IGNIS_MATMUL_OWN;
+    SETUP(&desc);
+    CHECK_INT(ignis__matmul.by, IGNIS_MATMUL_OWN);
+    CHECK_INT(setenv("IGNIS_MATMUL", before, 1), 0);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -541,6 +541,21 @@ TEST(norm_of_no_rows)
     let_go(x), let_go(w), let_go(b), let_go(y);
 }
 
+TEST(norm_of_empty_rows)
+{
+    ignis_tensor x, w, y, sum;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(3, 0), IGNIS_BF16, 1, true);
+    w = tensor_noise(IGNIS_SHAPE(0), IGNIS_BF16, 1, true);
+    y = ignis_layer_norm(x, w, w, 0);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(3, 0));
+    let_go(y);
+    y = ignis_add_rms_norm(x, x, w, 0, &sum);
+    CHECK_SHAPE_IS(sum, IGNIS_SHAPE(3, 0));
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+    let_go(x), let_go(w), let_go(y), let_go(sum);
+}
+
 /* rope ---------------------------------------------------------------------------------------------------------------- */
 
 static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads, int head_dim,
