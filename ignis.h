@@ -4211,11 +4211,9 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
 
 static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
 
-/*  The calling thread's state, fresh after an ignis_setup and after an ignis_stream_forget that concerns it. */
-static ignis__thread *ignis__thread_now(void)
+/*  Forgets what a thread has of an older setup, and its streams of which somebody else has said that they go. */
+IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
 {
-    ignis__thread *thread = &ignis__this_thread;
-    uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
     int i;
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
@@ -4238,6 +4236,15 @@ static ignis__thread *ignis__thread_now(void)
                 thread->stream[i] = NULL;
         }
     }
+}
+
+/*  The calling thread's state, fresh after an ignis_setup and after an ignis_stream_forget that concerns it. */
+static ignis__thread *ignis__thread_now(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
+    if (thread->setup != ignis__global.setups || thread->forgets != forgets)
+        ignis__thread_renew(thread, forgets);
     return thread;
 }
 
@@ -5957,18 +5964,15 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
     return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+/*  Takes memory where there is none, and orders work on `stream` of `device` behind what used it before. */
+IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                                                   uint64_t *address)
 {
     ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
     void *from;
     bool ok = true;
-    if (!capture && device == storage->device && ignis__atomic_load(&storage->at_hand) == (uintptr_t)stream) {
-        *address = ignis__atomic_load(&storage->address);
-        return true;
-    }
     if (!capture)
         ignis__storage_enlist(storage, device, stream);
     ignis__mutex_lock(&storage->lock);
@@ -6007,6 +6011,16 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     if (forgotten)
         ignis__memory_forget_stream(storage->device, from);
     return ok;
+}
+
+/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+{
+    const ignis__capture *capture = ignis__capturing();
+    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream || (capture && capture->device == device))
+        return ignis__storage_prepare(call, storage, device, stream, address);
+    *address = ignis__atomic_load(&storage->address);
+    return true;
 }
 
 /* --- arrays ------------------------------------------------------------------------------------------------------ */
@@ -10005,30 +10019,25 @@ IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires
     return tensor;
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS__COLD static ignis_tensor ignis__tensor_filled(const char *call, ignis_shape shape, const ignis_tensor_desc *desc, double value)
 {
-    static const char call[] = "ignis_tensor_zeros";
-    ignis_tensor none = IGNIS__ZERO;
     ignis_array made;
     if (!ignis__enter(call))
-        return none;
+        return ignis__no_tensor();
     made = ignis__tensor_array_create(call, shape, desc);
-    if (made.id && ignis__array_set_zero(call, made) != IGNIS_OK)
+    if (made.id && (value == 0 ? ignis__array_set_zero(call, made) : ignis__array_set(call, made, value)) != IGNIS_OK)
         ignis__array_discard(call, &made);
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
+IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    static const char call[] = "ignis_tensor_ones";
-    ignis_tensor none = IGNIS__ZERO;
-    ignis_array made;
-    if (!ignis__enter(call))
-        return none;
-    made = ignis__tensor_array_create(call, shape, desc);
-    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
-        ignis__array_discard(call, &made);
-    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+    return ignis__tensor_filled("ignis_tensor_zeros", shape, desc, 0);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    return ignis__tensor_filled("ignis_tensor_ones", shape, desc, 1);
 }
 
 IGNIS_API ignis_status ignis_seed(uint64_t seed)
@@ -13450,8 +13459,8 @@ static uint64_t ignis__measured_key(ignis__op *op, const ignis__product *product
 }
 
 /*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
-static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
-                                  ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                              ignis__array *b, const ignis__epilogue *epilogue)
 {
     int64_t best = -1, start;
     int round, run, made = op->made_count;
