@@ -3690,8 +3690,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
         memory and streams    ignis__storages, a storage, a device
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
-    Behind a device's, a pool's, ignis__captures and those of the kernel caches nothing is locked. Nobody waits for the device holding one that a
-    launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
+    Behind a device's, a pool's, ignis__captures, ignis__measurements and those of the kernel caches nothing is locked. Nobody waits for the device
+    holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
 
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
@@ -13360,7 +13360,7 @@ typedef struct ignis__measured {
 } ignis__measured;
 
 static struct {
-    ignis__mutex lock; /* who measures holds it: two at a time would disturb each other */
+    ignis__mutex lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
     bool is_read;
     ignis__measured *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
@@ -13373,10 +13373,10 @@ static ignis__measured *ignis__measured_find(uint64_t key)
     return found;
 }
 
-/*  Remembers one; the first of several stays. Without memory it is not remembered. */
+/*  Remembers one that is not known. Without memory it is not remembered. */
 static void ignis__measured_add(uint64_t key, bool own)
 {
-    ignis__measured *added = ignis__measured_find(key) ? NULL : (ignis__measured *)ignis__alloc(sizeof *added);
+    ignis__measured *added = (ignis__measured *)ignis__alloc(sizeof *added);
     if (!added)
         return;
     added->key = key;
@@ -13407,7 +13407,7 @@ IGNIS__COLD static void ignis__measured_read(void)
             break;
         *end = 0;
         key = strtoull(line, &word, 16);
-        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0))
+        if (word == line + 16 && (strncmp(word, " own ", 5) == 0 || strncmp(word, " cublaslt ", 10) == 0) && !ignis__measured_find(key))
             ignis__measured_add(key, word[1] == 'o');
         line = end;
     }
@@ -13482,38 +13482,58 @@ IGNIS__COLD static int64_t ignis__measure_one(ignis__op *op, bool own, const ign
     return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
 }
 
+/*  Whether it is known which one computes a product: *own. */
+static bool ignis__measured_known(uint64_t key, bool *own)
+{
+    const ignis__measured *found;
+    ignis__mutex_lock(&ignis__measurements.lock);
+    ignis__measured_read();
+    found = ignis__measured_find(key);
+    if (found)
+        *own = found->own;
+    ignis__mutex_unlock(&ignis__measurements.lock);
+    return found != NULL;
+}
+
+/*  Remembers what was measured. False: another thread was the first, and *own becomes what it has found. */
+IGNIS__COLD static bool ignis__measured_keep(uint64_t key, bool *own)
+{
+    const ignis__measured *found;
+    ignis__mutex_lock(&ignis__measurements.lock);
+    found = ignis__measured_find(key);
+    if (found)
+        *own = found->own;
+    else
+        ignis__measured_add(key, *own);
+    ignis__mutex_unlock(&ignis__measurements.lock);
+    return !found;
+}
+
 /*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
 static bool ignis__measured_own(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                                 const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
-    ignis__measured *found;
     bool is_own = false;
     char line[256];
     if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
         return false;
     key = ignis__measured_key(op, product, out, a, b, epilogue);
-    ignis__mutex_lock(&ignis__measurements.lock);
-    ignis__measured_read();
-    found = ignis__measured_find(key);
-    if (found) {
-        is_own = found->own;
-    } else if (op->ok && !ignis__capture_on(op->work.device)) {
-        other = ignis__measure_one(op, false, product, out, a, b, epilogue);
-        own = ignis__measure_one(op, true, product, out, a, b, epilogue);
-        is_own = own >= 0 && (other < 0 || own < other);
-        snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n",
-                 (unsigned long long)key, is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3,
-                 ignis__dtypes[product->dtype].name, (long long)product->m, (long long)product->n, (long long)product->k,
-                 (long long)product->batch);
-        if (op->ok) {
-            ignis__measured_add(key, is_own);
-            ignis__measured_write(line);
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
-        }
+    if (ignis__measured_known(key, &is_own) || !op->ok || ignis__capture_on(op->work.device))
+        return is_own;
+    other = ignis__measure_one(op, false, product, out, a, b, epilogue);
+    own = ignis__measure_one(op, true, product, out, a, b, epilogue);
+    if (!op->ok)
+        return false;
+    is_own = own >= 0 && (other < 0 || own < other);
+    snprintf(line, sizeof line, "%016llx %s (own %.1f us, cuBLASLt %.1f us): %s %lld x %lld x %lld, batch %lld\n", (unsigned long long)key,
+             is_own ? "own" : "cublaslt", (double)own * 1e-3, (double)other * 1e-3, ignis__dtypes[product->dtype].name,
+             (long long)product->m, (long long)product->n, (long long)product->k, (long long)product->batch);
+    if (ignis__measured_keep(key, &is_own)) {
+        ignis__measured_write(line);
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: measured: %s", op->work.call, line + 17);
     }
-    ignis__mutex_unlock(&ignis__measurements.lock);
     return is_own;
 }
 

@@ -1,7 +1,14 @@
 /*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and what is done to a product
     before it is stored, against sums in double */
+
+/*  Sees every driver call before it is made. */
+static void (*watch_call)(const char *name);
+#define IGNIS_CALL_HOOK(name, call) ((watch_call ? watch_call(name) : (void)0), (call))
+
 #include "tensor.h"
 #include <math.h>
+#include <pthread.h>
+#include <time.h>
 
 static const char *const dtype_names[] = {"default", "f16", "bf16", "f32", "f64"};
 
@@ -469,6 +476,68 @@ TEST(the_faster_one_is_measured_once)
     free(first);
     remove(path);
     test_remove_folder(folder);
+}
+
+/*  Another thread's product, which is computed while the first thread waits for its own. */
+static struct {
+    ignis_tensor factor;
+    double *values;
+    bool is_begun;
+    uint64_t is_done;
+} meanwhile;
+
+static void *compute_meanwhile(void *unused)
+{
+    ignis_tensor y = ignis_matmul(meanwhile.factor, meanwhile.factor);
+    meanwhile.values = tensor_values(y);
+    let_go(y);
+    ignis__atomic_store(&meanwhile.is_done, 1);
+    return unused;
+}
+
+static pthread_t meanwhile_thread;
+
+static void begin_meanwhile(const char *name)
+{
+    static const struct timespec pause = {0, 1000000};
+    int i;
+    if (meanwhile.is_begun || strcmp(name, "cuStreamSynchronize") != 0)
+        return;
+    meanwhile.is_begun = true;
+    CHECK_INT(pthread_create(&meanwhile_thread, NULL, compute_meanwhile, NULL), 0);
+    for (i = 0; i < 20000 && !ignis__atomic_load(&meanwhile.is_done); i++)
+        nanosleep(&pause, NULL);
+    CHECK(ignis__atomic_load(&meanwhile.is_done)); /* what is on the stream may wait for it */
+}
+
+/*  Two threads measure the same product, and the choice of the first holds for both. */
+TEST(other_threads_go_on_while_one_measures)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_library_info info;
+    ignis_tensor y;
+    double *values;
+    desc.matmul = IGNIS_MATMUL_MEASURE;
+    desc.cache_dir = "off";
+    SETUP(&desc);
+    if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+        ignis_status_clear();
+        SKIP("there is no cuBLASLt");
+    }
+    memset(&meanwhile, 0, sizeof meanwhile);
+    y = tensor_noise(IGNIS_SHAPE(20, 20), IGNIS_F32, 1, false);
+    let_go(ignis_matmul(y, y)); /* from here on the kernels are there */
+    let_go(y);
+    meanwhile.factor = tensor_noise(IGNIS_SHAPE(21, 21), IGNIS_F32, 1, false);
+    watch_call = begin_meanwhile;
+    y = ignis_matmul(meanwhile.factor, meanwhile.factor);
+    watch_call = NULL;
+    REQUIRE(meanwhile.is_begun);
+    CHECK_INT(pthread_join(meanwhile_thread, NULL), 0);
+    values = tensor_values(y);
+    CHECK(memcmp(values, meanwhile.values, 441 * sizeof *values) == 0);
+    CHECK(ignis__measurements.first && ignis__measurements.first->next && !ignis__measurements.first->next->next);
+    free(values), free(meanwhile.values), let_go(y), let_go(meanwhile.factor);
 }
 
 TEST(nothing_of_cublaslt_is_loaded)
