@@ -15090,11 +15090,16 @@ typedef struct ignis__norm_work {
     double eps;
 } ignis__norm_work;
 
+static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
+{
+    return work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
+}
+
 /*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
-    bool packed = work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
-    ignis__rows plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    bool packed = ignis__norm_packed(work, dtype);
+    ignis__rows plan;
     ignis__norm_tiles tiles = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
@@ -15102,13 +15107,16 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    if (work->sum && packed) {
-        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
-        return;
-    }
-    if (work->sum) {
+    if (work->sum && !packed) { /* from here on it is the norm of a tensor as any other, by the same kernels */
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum;
+        work->sum = work->other = 0;
+        packed = ignis__norm_packed(work, dtype);
+    }
+    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    if (work->sum) {
+        ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
+        return;
     }
     if (!packed && (work->x | work->y) % 16 == 0)
         tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);

@@ -404,36 +404,46 @@ TEST(add_norm_is_add_and_norm)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/*  What is one call gives the bits of what is two, and its gradients too. */
-TEST(add_norm_has_the_bits_of_both)
+/*  What is one call gives the bits of what is two, and its gradients too. `offset`: elements in front of x and y in their memory. */
+static void check_bits_of_add_norm(ignis_dtype dtype, int64_t n, int64_t offset)
 {
     double *values[2][4];
     int i, k, fused;
+    for (fused = 0; fused < 2; fused++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = noise_at(IGNIS_SHAPE(5, n), dtype, 7, 1, offset, true), y = noise_at(IGNIS_SHAPE(5, n), dtype, 8, 1, offset, true),
+                     h;
+        ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 9, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 10, true), sum = x;
+        if (fused) {
+            h = ignis_add_layer_norm(sum, y, w, b, 0, &sum); /* in place of what it was */
+        } else {
+            sum = ignis_add(sum, y);
+            h = ignis_layer_norm(sum, w, b, 0);
+        }
+        values[fused][0] = tensor_values(sum);
+        values[fused][1] = tensor_values(h);
+        free(backward_from(ignis_mul(h, sum), dtype, 5, 0));
+        values[fused][2] = array_values(ignis_tensor_grad(x));
+        values[fused][3] = array_values(ignis_tensor_grad(w));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    for (i = 0; i < 4; i++) {
+        CHECK(memcmp(values[0][i], values[1][i], sizeof **values[0] * (size_t)(i < 3 ? 5 * n : n)) == 0);
+        for (k = 0; k < 2; k++)
+            free(values[k][i]);
+    }
+}
+
+TEST(add_norm_has_the_bits_of_both)
+{
     ignis_dtype dtype;
+    int64_t offset;
     SETUP(NULL);
     EACH_FLOAT(dtype)
     {
-        for (fused = 0; fused < 2; fused++) {
-            ignis_scope scope = ignis_scope_begin();
-            ignis_tensor x = tensor_noise(IGNIS_SHAPE(5, 64), dtype, 7, true), y = tensor_noise(IGNIS_SHAPE(5, 64), dtype, 8, true), h;
-            ignis_tensor w = tensor_noise(IGNIS_SHAPE(64), dtype, 9, true), b = tensor_noise(IGNIS_SHAPE(64), dtype, 10, true), sum = x;
-            if (fused) {
-                h = ignis_add_layer_norm(sum, y, w, b, 0, &sum); /* in place of what it was */
-            } else {
-                sum = ignis_add(sum, y);
-                h = ignis_layer_norm(sum, w, b, 0);
-            }
-            values[fused][0] = tensor_values(sum);
-            values[fused][1] = tensor_values(h);
-            free(backward_from(ignis_mul(h, sum), dtype, 5, 0));
-            values[fused][2] = array_values(ignis_tensor_grad(x));
-            values[fused][3] = array_values(ignis_tensor_grad(w));
-            CHECK_OK(ignis_scope_end(scope));
-        }
-        for (i = 0; i < 4; i++) {
-            CHECK(memcmp(values[0][i], values[1][i], sizeof **values[0] * (i < 3 ? 5 * 64 : 64)) == 0);
-            for (k = 0; k < 2; k++)
-                free(values[k][i]);
+        for (offset = 0; offset < 2; offset++) {
+            check_bits_of_add_norm(dtype, 64, offset);
+            check_bits_of_add_norm(dtype, 600, offset);
         }
     }
 }
