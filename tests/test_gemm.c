@@ -540,6 +540,33 @@ TEST(other_threads_go_on_while_one_measures)
     free(values), free(meanwhile.values), let_go(y), let_go(meanwhile.factor);
 }
 
+/*  What own kernels need is not there: cuBLASLt computes the product, and nothing is kept for other processes. */
+TEST(measuring_goes_without_own_kernels)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_library_info info;
+    ignis_tensor a, y;
+    int i;
+    desc.matmul = IGNIS_MATMUL_MEASURE;
+    desc.cache_dir = "off";
+    desc.nvrtc_library = "missing/libnvrtc.so";
+    SETUP(&desc);
+    if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+        ignis_status_clear();
+        SKIP("there is no cuBLASLt");
+    }
+    a = tensor_of((const double[]){3}, IGNIS_SHAPE(1, 1), IGNIS_F32, false);
+    for (i = 0; i < 2; i++) {
+        y = ignis_matmul(a, a);
+        REQUIRE(y.id != 0);
+        CHECK_INT(ignis_status_last(), IGNIS_OK);
+        CHECK_NUMBER(value_at(y, 0), 9);
+        let_go(y);
+    }
+    CHECK(ignis__measurements.first && !ignis__measurements.first->own && !ignis__measurements.first->next);
+    let_go(a);
+}
+
 TEST(nothing_of_cublaslt_is_loaded)
 {
     ignis_desc desc;
