@@ -15966,8 +15966,9 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
     memset(p, 0, sizeof *p);
     if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") || !ignis__op_rows(op, op->in[0], &rows, &n))
         return false;
-    if (w->ndim != 2 || w->dim[1] != n || n == 0)
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "hidden is %s, weight %s; [..., n] and [classes, n] are needed",
+    if (w->ndim != 2 || w->dim[1] != n || w->dim[0] == 0 || n == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
+                              "hidden is %s, weight %s; [..., n] and [classes, n] are needed, neither of them 0",
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);

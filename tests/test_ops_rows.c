@@ -1117,6 +1117,10 @@ TEST(linear_cross_entropy_of_no_rows_and_of_wrong_inputs)
         if (loss.id)
             let_go(loss);
     }
+    let_go(other);
+    other = tensor_noise(IGNIS_SHAPE(0, 8), IGNIS_F32, 1, true);
+    CHECK_FAILS(ignis_linear_cross_entropy(hidden, other, indices, NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("weight [0, 8]; [..., n] and [classes, n] are needed, neither of them 0");
     let_go(hidden), let_go(weight), let_go(other), let_go(indices);
     CHECK_INT(memory().live_blocks, 0);
 }
