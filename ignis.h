@@ -580,33 +580,34 @@ typedef enum ignis_matmul_by {
     IGNIS_MATMUL_AUTO,     /* cuBLASLt where it is found, else Ignis' own kernels */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
-    IGNIS_MATMUL_MEASURE   /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+    IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+    IGNIS_MATMUL_COUNT
 } ignis_matmul_by;
 
-/*  The kernels of ignis_sdpa. */
-typedef enum ignis_attention {
-    IGNIS_ATTENTION_AUTO = 0, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+/*  Which kernels compute ignis_sdpa. */
+typedef enum ignis_attention_by {
+    IGNIS_ATTENTION_AUTO, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
     IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
     IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
     IGNIS_ATTENTION_COUNT
-} ignis_attention;
+} ignis_attention_by;
 
 typedef struct ignis_desc {
-    int device;                 /* the device that threads start with (0) */
-    const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
-    const char *nvrtc_library;  /* path of libnvrtc (searched when a kernel has to be compiled) */
-    const char *cublas_library; /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
-    const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when asked for) */
-    const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
-    int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
-    int64_t memory_limit;       /* bytes of device memory that Ignis may reserve on each device (no limit) */
-    bool allow_tf32;            /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
-    bool memory_bypass;         /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
-    ignis_allocator allocator;  /* malloc and free */
-    ignis_logger logger;        /* writes warnings and errors to stderr */
-    ignis_matmul_by matmul;     /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
-    ignis_attention attention;  /* which kernels ignis_sdpa takes (IGNIS_ATTENTION_AUTO) */
+    int device;                   /* the device that threads start with (0) */
+    const char *cuda_library;     /* path of libcuda / nvcuda (searched) */
+    const char *nvrtc_library;    /* path of libnvrtc (searched when a kernel has to be compiled) */
+    const char *cublas_library;   /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
+    const char *nccl_library;     /* path of libnccl, for ignis_collective.h (searched when asked for) */
+    const char *cache_dir;        /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
+    int64_t cache_limit;          /* bytes that the kernel cache may hold (256 MiB) */
+    int64_t memory_limit;         /* bytes of device memory that Ignis may reserve on each device (no limit) */
+    bool allow_tf32;              /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
+    bool memory_bypass;           /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
+    bool verbose;                 /* true: the logger gets information too (IGNIS_VERBOSE=1) */
+    ignis_allocator allocator;    /* malloc and free */
+    ignis_logger logger;          /* writes warnings and errors to stderr */
+    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
+    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; chosen by Ignis) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1794,9 +1795,9 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
 
 /*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
     The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
-    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes them
-    on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes them
-    from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
+    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
+    them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
+    them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
     Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
@@ -4046,7 +4047,7 @@ typedef struct ignis__device {
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
 static bool ignis__allow_tf32;
-static ignis_attention ignis__attention_wanted;
+static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
@@ -13077,9 +13078,8 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-    ignis_matmul_by by;
     uint64_t missing; /* cuBLASLt was looked for and not found */
-} ignis__matmul = {{0}, {{0}}, IGNIS_MATMUL_AUTO, 0};
+} ignis__matmul = IGNIS__ZERO;
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -13302,24 +13302,6 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
     }
     return true;
-}
-
-/*  Who computes products: what the program says, else what the user's environment says. */
-static bool ignis__matmul_setup(const char *call, ignis_matmul_by by)
-{
-    static const char *const names[] = {"auto", "cublaslt", "own", "measure"};
-    const char *env = getenv("IGNIS_MATMUL");
-    int i;
-    ignis__matmul.by = by;
-    ignis__atomic_store(&ignis__matmul.missing, 0);
-    if (by != IGNIS_MATMUL_AUTO || !env || !*env)
-        return true;
-    for (i = 0; i < IGNIS__COUNT(names); i++)
-        if (strcmp(env, names[i]) == 0)
-            ignis__matmul.by = (ignis_matmul_by)i;
-    if (ignis__matmul.by == IGNIS_MATMUL_AUTO && strcmp(env, names[0]) != 0)
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_MATMUL is \"%s\"; it is auto, cublaslt, own or measure", env);
-    return ignis__matmul.by != IGNIS_MATMUL_AUTO || strcmp(env, names[0]) == 0;
 }
 
 /*  Frees the plans of a device; its context is current. */
@@ -13552,7 +13534,7 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
                               const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
-    ignis_matmul_by by = ignis__matmul.by;
+    int by = ignis__matmul_by;
     bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
@@ -16102,7 +16084,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_wanted != IGNIS_ATTENTION_WGMMA)
+    if (ignis__attention_by != IGNIS_ATTENTION_WGMMA)
         return false;
     if (op->work.device->info.compute_major != 9)
         why = "the device is not of compute capability 9.0";
@@ -18852,11 +18834,6 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.cache_limit is %lld, below 0", (long long)desc->cache_limit);
-    else if ((int)desc->matmul < 0 || desc->matmul > IGNIS_MATMUL_MEASURE)
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.matmul is %d; it is IGNIS_MATMUL_AUTO, _CUBLASLT, _OWN or _MEASURE",
-                    (int)desc->matmul);
-    else if ((int)desc->attention < 0 || desc->attention >= IGNIS_ATTENTION_COUNT)
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.attention is %d, not one of ignis_attention", (int)desc->attention);
     else
         return true;
     return false;
@@ -18866,6 +18843,29 @@ static bool ignis__env_flag(const char *name)
 {
     const char *value = getenv(name);
     return value && *value && strcmp(value, "0") != 0;
+}
+
+/*  One of several ways to do a thing: *choice is what the program says, and becomes what the user's environment says if that is "auto". */
+IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
+                                      int *choice)
+{
+    const char *value = getenv(variable);
+    char list[64];
+    ignis__text text;
+    int i;
+    if (*choice < 0 || *choice >= count) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
+        return false;
+    }
+    if (*choice != 0 || !value || !*value)
+        return true;
+    ignis__text_begin(&text, list, sizeof list);
+    for (i = 0; i < count && strcmp(value, names[i]) != 0; i++)
+        ignis__text_add(&text, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", names[i]);
+    *choice = i;
+    if (i == count)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "%s is \"%s\"; it is %s", variable, value, list);
+    return i < count;
 }
 
 IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library library, const char *path)
@@ -18894,10 +18894,13 @@ IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array 
 
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
+    static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"};
     static bool fork_watched;
     ignis__global.logger = desc->logger;
     ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
-    if (!ignis__desc_check(call, desc))
+    ignis__matmul_by = (int)desc->matmul, ignis__attention_by = (int)desc->attention;
+    if (!ignis__desc_check(call, desc) || !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_by) ||
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_by))
         return ignis__failed();
     ignis__allocator = desc->allocator;
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
@@ -18907,12 +18910,10 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
-    ignis__attention_wanted = desc->attention;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
-    if (!ignis__matmul_setup(call, desc->matmul))
-        return ignis__failed();
+    ignis__atomic_store(&ignis__matmul.missing, 0);
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)

@@ -83,7 +83,7 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     before = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = processors;
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
-        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul.by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
+        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
         s->row_sums = false;
     }
     op.work.device->info.multiprocessors = before;
@@ -509,7 +509,7 @@ TEST(the_environment_chooses)
     for (i = 0; i < COUNT_OF(names); i++) {
         CHECK_INT(setenv("IGNIS_MATMUL", names[i].name, 1), 0);
         SETUP(&desc);
-        CHECK_INT(ignis__matmul.by, names[i].by);
+        CHECK_INT(ignis__matmul_by, names[i].by);
         CHECK_OK(ignis_shutdown());
     }
     CHECK_INT(setenv("IGNIS_MATMUL", "fast", 1), 0);
@@ -517,7 +517,7 @@ TEST(the_environment_chooses)
     CHECK_MESSAGE_HAS("IGNIS_MATMUL is \"fast\"; it is auto, cublaslt, own or measure");
     desc.matmul = IGNIS_MATMUL_OWN;
     SETUP(&desc);
-    CHECK_INT(ignis__matmul.by, IGNIS_MATMUL_OWN);
+    CHECK_INT(ignis__matmul_by, IGNIS_MATMUL_OWN);
     CHECK_INT(setenv("IGNIS_MATMUL", before, 1), 0);
 }
 

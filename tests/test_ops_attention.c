@@ -882,7 +882,14 @@ TEST(sdpa_not_by_wgmma)
     CHECK_OK(ignis_shutdown());
     desc.attention = IGNIS_ATTENTION_COUNT;
     CHECK_FAILS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc.attention is 3; 0 to 2 are known");
+    CHECK_INT(setenv("IGNIS_ATTENTION", "fast", 1), 0);
+    CHECK_FAILS(ignis_setup(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("IGNIS_ATTENTION is \"fast\"; it is auto, mma or wgmma");
+    CHECK_INT(setenv("IGNIS_ATTENTION", "wgmma", 1), 0);
     SETUP(NULL);
+    CHECK_INT(ignis__attention_by, IGNIS_ATTENTION_WGMMA);
+    CHECK_INT(unsetenv("IGNIS_ATTENTION"), 0);
 }
 
 /* decode -------------------------------------------------------------------------------------------------------- */
@@ -943,7 +950,7 @@ TEST(decode_sdpa_values)
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
 /*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
-static void fail_everywhere(const char *prefix, ignis_attention attention, int rows, int width)
+static void fail_everywhere(const char *prefix, ignis_attention_by attention, int rows, int width)
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;
