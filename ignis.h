@@ -920,9 +920,10 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array array);
 
 /*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
     Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
-    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address.
+    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address. Inside a capture it is said of each
+    launch of the graph.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED.
+    Errors: FREED; inside a capture MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. */
 IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
@@ -6714,9 +6715,19 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 {
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
-    if (array)
+    ignis__work work;
+    ignis__address address;
+    bool ok = array != NULL;
+    if (ok && ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
+        ok = ignis__work_begin(call, array->storage->device, &work);
+        if (ok) {
+            ok = ignis__work_write(&work, array, &address);
+            ignis__work_end(&work);
+        }
+    } else if (ok) {
         ignis__array_written(array);
-    return ignis__array_end(call, array, array != NULL);
+    }
+    return ignis__array_end(call, array, ok);
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
