@@ -1669,6 +1669,8 @@ TEST(a_destructor_of_the_thread_records_after_that_of_ignis)
     pthread_key_delete(late);
     CHECK_INT(counter.blocks, blocks);
     let_go(c.x);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
 }
 
 enum { THREADS = 4 };
