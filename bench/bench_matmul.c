@@ -74,7 +74,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
         epilogue.pre = op.in[PRE];
         epilogue.activation = IGNIS_ACTIVATION_GELU;
     }
-    ignis__matmul.by = by; /* as ignis_desc.matmul */
+    ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
     (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
     return ignis__op_leave(&op) == IGNIS_OK;
 }
