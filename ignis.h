@@ -920,9 +920,10 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array array);
 
 /*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
     Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
-    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address.
+    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address. Inside a capture it is said of each
+    launch of the graph.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED.
+    Errors: FREED; inside a capture MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. */
 IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
@@ -2844,7 +2845,7 @@ typedef struct ignis__thread {
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
-    void (*tape_end)(uint64_t tape);
+    void (*tensors_end)(void);
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
@@ -2915,9 +2916,9 @@ IGNIS__COLD static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
-    if (thread->tape && !ignis__atomic_load(&ignis__global.forked))
-        thread->tape_end(thread->tape);
-    thread->tape = 0;
+    thread->attached[0] = thread->attached[1] = NULL; /* other destructors of the thread may use Ignis, and bring this here once more */
+    if (thread->tensors_end && !ignis__atomic_load(&ignis__global.forked))
+        thread->tensors_end();
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
@@ -6714,9 +6715,19 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 {
     static const char call[] = "ignis_array_mark_written";
     ignis__array *array = ignis__array_hold(call, handle);
-    if (array)
+    ignis__work work;
+    ignis__address address;
+    bool ok = array != NULL;
+    if (ok && ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
+        ok = ignis__work_begin(call, array->storage->device, &work);
+        if (ok) {
+            ok = ignis__work_write(&work, array, &address);
+            ignis__work_end(&work);
+        }
+    } else if (ok) {
         ignis__array_written(array);
-    return ignis__array_end(call, array, array != NULL);
+    }
+    return ignis__array_end(call, array, ok);
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
@@ -9656,33 +9667,6 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
     return thread;
 }
 
-/*  Where a thread's scopes begin in its list of tensors. */
-typedef struct ignis__scope_mark {
-    uint64_t serial;
-    int first;
-} ignis__scope_mark;
-
-static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
-static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
-
-/*  Room for one more element at the end of one of the thread's arrays. */
-static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
-{
-    int wanted = *capacity ? *capacity * 2 : 64;
-    void *grown;
-    if (count < *capacity)
-        return true;
-    grown = realloc(ignis__this_thread.attached[which], (size_t)wanted * size);
-    if (!grown) {
-        ignis__fail_host_memory(call, (size_t)wanted * size);
-        return false;
-    }
-    ignis__this_thread.attached[which] = grown;
-    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
-    *capacity = wanted;
-    return true;
-}
-
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
 /*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
@@ -9739,14 +9723,13 @@ static void ignis__tape_free(ignis__tape *tape)
     ignis__free(tape);
 }
 
-/*  The thread ends, whose tape this is. ignis_shutdown may have freed it already. */
-static void ignis__tape_end(uint64_t number)
+/*  The thread ends. Its tape goes, which ignis_shutdown may have freed already; for what else runs at the thread's end all begins anew. */
+static void ignis__tensors_end(void)
 {
     ignis__tape *tape;
     bool empty;
-    ignis__this_tensor_thread.tape = NULL; /* what else runs at the thread's end may record */
     ignis__mutex_lock(&ignis__tapes.lock);
-    for (tape = ignis__tapes.first; tape && tape->number != number; tape = tape->next)
+    for (tape = ignis__tapes.first; tape && tape->number != ignis__this_thread.tape; tape = tape->next)
         ;
     if (tape) {
         ignis__mutex_lock(&tape->lock);
@@ -9757,6 +9740,14 @@ static void ignis__tape_end(uint64_t number)
             ignis__tape_free(tape);
     }
     ignis__mutex_unlock(&ignis__tapes.lock);
+    ignis__this_thread.tape = 0;
+    memset(&ignis__this_tensor_thread, 0, sizeof ignis__this_tensor_thread);
+}
+
+static void ignis__tensors_at_exit(void)
+{
+    ignis__this_thread.tensors_end = ignis__tensors_end;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
 }
 
 static void ignis__node_unlink(ignis__node *node)
@@ -9836,6 +9827,35 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     ignis__node_unlink(node);
     ignis__node_destroy(call, node, &dead);
     ignis__tensors_bury(call, dead);
+}
+
+/* --- a thread's scopes ----------------------------------------------------------------------------------------------- */
+
+/*  Where a thread's scopes begin in its list of tensors. */
+typedef struct ignis__scope_mark {
+    uint64_t serial;
+    int first;
+} ignis__scope_mark;
+
+static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
+static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
+
+/*  Room for one more element at the end of one of the thread's arrays. */
+static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
+{
+    int wanted = *capacity ? *capacity * 2 : 64;
+    void *grown;
+    if (count < *capacity)
+        return true;
+    grown = realloc(ignis__this_thread.attached[which], (size_t)wanted * size);
+    if (!grown) {
+        ignis__fail_host_memory(call, (size_t)wanted * size);
+        return false;
+    }
+    ignis__this_thread.attached[which] = grown;
+    ignis__tensors_at_exit();
+    *capacity = wanted;
+    return true;
 }
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
@@ -10523,8 +10543,7 @@ static ignis__tape *ignis__tape_now(const char *call)
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
     ignis__this_thread.tape = tape->number;
-    ignis__this_thread.tape_end = ignis__tape_end;
-    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
+    ignis__tensors_at_exit();
     return tape;
 }
 

@@ -567,6 +567,28 @@ TEST(a_launch_counts_as_writing)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/*  Where the caller's own code is captured, that has had the address for long. */
+TEST(a_launch_writes_what_was_marked_in_the_capture)
+{
+    ignis_tensor x, w, y;
+    ignis_graph graph;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = vector4(1, true);
+    w = vector4(2, false);
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_mark_written(ignis_tensor_data(w)));
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 #define CHECK_UNWRITTEN(call) CHECK_FAILS(call, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN)
 
 /*  What a graph writes to memory of its own is not there before its first launch. */

@@ -1630,6 +1630,49 @@ TEST(a_tape_goes_with_its_thread_and_its_entries)
     CHECK_INT(counter.blocks, 0);
 }
 
+static pthread_key_t late;
+
+static void use_scopes(void *arg)
+{
+    thread_case *c = (thread_case *)arg;
+    ignis_scope scope = ignis_scope_begin();
+    CHECK(scope.id != 0);
+    (void)user_mul(c->x, c->x);
+    CHECK_INT(ignis_tape_length(), 1);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(ignis_tape_length(), 0);
+    CHECK_STATUS(ignis_tensor_release(c->y), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
+static void *end_with_an_open_scope(void *arg)
+{
+    use_scopes(arg);
+    CHECK(ignis_scope_begin().id != 0);
+    CHECK_INT(pthread_setspecific(late, arg), 0);
+    return NULL;
+}
+
+TEST(a_destructor_of_the_thread_records_after_that_of_ignis)
+{
+    host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    thread_case c;
+    long long blocks;
+    SETUP(&desc);
+    c.x = vector3(1, 2, 3, true);
+    c.y = vector3(1, 2, 3, true);
+    let_go(c.y);
+    use_scopes(&c); /* whatever is made once is there, and Ignis' destructor comes before the next */
+    blocks = counter.blocks;
+    REQUIRE(pthread_key_create(&late, use_scopes) == 0);
+    run_thread(end_with_an_open_scope, &c);
+    pthread_key_delete(late);
+    CHECK_INT(counter.blocks, blocks);
+    let_go(c.x);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+}
+
 enum { THREADS = 4 };
 
 static void *train_thread(void *arg)
