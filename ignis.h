@@ -1487,9 +1487,9 @@ IGNIS_API ignis_status ignis_no_grad_end(void);
 
 /*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
     Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
-    gradient. output must be new: a leaf that requires no gradient itself.
+    gradient. output must be new: a leaf that requires no gradient itself, and that no recorded operation has as an input.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (output was recorded already, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
+    Errors: FREED, ARGUMENT (output is not new, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
     Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
     for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
@@ -9618,6 +9618,7 @@ typedef struct ignis__tensor {
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
     bool walked;       /* its entry was used up by a backward, or cleared */
+    uint64_t read;     /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
@@ -9950,6 +9951,7 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
+    tensor->read = 0;
     tensor->shape = array->shape;
     tensor->dtype = array->dtype;
     tensor->device = array->storage->device;
@@ -10608,6 +10610,8 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
             return NULL;
         }
         ignis__tensor_rehold(inputs[i]);
+        if (!ignis__atomic_load(&inputs[i]->read))
+            ignis__atomic_store(&inputs[i]->read, 1);
         node->inputs[node->input_count++] = inputs[i];
         node->needed[i] = standing.requires_grad;
     }
@@ -10649,23 +10653,26 @@ static void ignis__tape_append(ignis__node *node)
     ignis__mutex_unlock(&tape->lock);
 }
 
-/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is the result of another. */
+/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
 static bool ignis__tape_claims(const char *call, ignis__tensor *output, ignis__node *node)
 {
     const char *what = NULL;
+    bool read;
     ignis__mutex_lock(&output->slot.lock);
+    read = ignis__atomic_load(&output->read) != 0;
     if (output->node || output->walked || output->requires_grad)
         what = output->node ? output->node->name : "an operation";
-    else
+    else if (!read)
         ignis__tensor_result(output, node);
     ignis__mutex_unlock(&output->slot.lock);
-    if (!what) {
+    if (what)
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
+    else if (read)
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call, "output is an input of an operation that is recorded; record a new tensor");
+    else
         ignis__tape_append(node);
-        return true;
-    }
-    ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
-    return false;
+    return !what && !read;
 }
 
 /*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
@@ -18751,26 +18758,26 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), done, part;
-    int half = 0;
+    int piece = 0;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
     ok = ignis__work_write(&work, array, &address);
-    for (done = 0; ok && done < size; done += part, half = !half) {
-        char *staging = load->staging + half * load->part;
+    for (done = 0; ok && done < size; done += part, piece = !piece) {
+        char *staging = load->staging + piece * load->part;
         part = size - done < load->part ? size - done : load->part;
-        if (copied[half]) {
-            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[half]->event));
-            ignis__event_give(work.device, copied[half]);
+        if (copied[piece]) {
+            ok = !IGNIS__CUDA_FAILED(call, work.device, cuEventSynchronize, (copied[piece]->event));
+            ignis__event_give(work.device, copied[piece]);
         }
-        copied[half] = NULL;
+        copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
              !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
-             (copied[half] = ignis__event_record(call, work.device, work.stream)) != NULL;
+             (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
     }
-    for (half = 0; half < 2; half++)
-        if (copied[half])
-            ignis__event_give(work.device, copied[half]);
+    for (piece = 0; piece < 2; piece++)
+        if (copied[piece])
+            ignis__event_give(work.device, copied[piece]);
     ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) && ok;
     ignis__work_end(&work);
     return ok;
