@@ -1072,6 +1072,7 @@ TEST(a_fault_of_one_rank_ends_no_other)
     if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))
         SKIP("a memory checker takes the fault for a mistake");
     NEEDS(3);
+    patience = 60; /* the others wait for a kernel to be compiled, which may take long on a machine that has much to do */
     start(ranks, 3, "");
     all(ranks, 3, INIT, 0, 0);
     all_reduce(ranks, 3, 0, 5000, 2);
@@ -1088,7 +1089,7 @@ TEST(a_fault_of_one_rank_ends_no_other)
     for (i = 0; i < 2; i++) {
         result = hear(&ranks[i]); /* it was in the operation, or came to it later */
         CHECK_INT(result.status, IGNIS_ERROR_PEER);
-        CHECK_HAS(result.message, "rank 2");
+        CHECK_HAS(result.message, "rank 2 died or gave the communicator up");
     }
     CHECK(test_seconds() - aborted < 5);
     code = process_end(&ranks[2]);
