@@ -196,6 +196,32 @@ TEST(softmax_of_numbers_far_from_zero)
 
 /* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
 
+/*  y, the norm of x [rows, n], and what the gradient g of y gives those of x, w and b, which has none in an rms_norm; dw and db begin at 0. */
+static void norm_reference(bool rms, const double *x, const double *g, const double *w, const double *b, int64_t rows, int64_t n,
+                           double eps, double *y, double *dx, double *dw, double *db)
+{
+    int64_t r, i;
+    for (r = 0; r < rows; r++) {
+        double mean = 0, square = 0, rstd, sum_g = 0, sum_gh = 0;
+        const double *row = x + r * n, *grad = g + r * n;
+        for (i = 0; i < n && !rms; i++)
+            mean += row[i] / (double)n;
+        for (i = 0; i < n; i++)
+            square += (row[i] - mean) * (row[i] - mean) / (double)n;
+        rstd = 1 / sqrt(square + eps);
+        for (i = 0; i < n; i++) {
+            double h = (row[i] - mean) * rstd;
+            y[r * n + i] = h * w[i] + (rms ? 0 : b[i]);
+            sum_g += rms ? 0 : grad[i] * w[i] / (double)n;
+            sum_gh += grad[i] * w[i] * h / (double)n;
+            dw[i] += grad[i] * h;
+            db[i] += grad[i];
+        }
+        for (i = 0; i < n; i++)
+            dx[r * n + i] = rstd * (grad[i] * w[i] - sum_g - (row[i] - mean) * rstd * sum_gh);
+    }
+}
+
 static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
 {
     const char *name = rms ? "rms_norm" : "layer_norm";
@@ -204,7 +230,7 @@ static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int
     ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, offset, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true);
     double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got, tolerance = rounding_of(dtype);
     double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
-    int64_t r, i;
+    int64_t i;
     if (shift != 0) {
         for (i = 0; i < rows * n; i++)
             xs[i] += shift;
@@ -214,25 +240,7 @@ static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int
     }
     y = rms ? ignis_rms_norm(x, w, eps) : ignis_layer_norm(x, w, b, eps);
     grads = backward_from(y, dtype, 13, offset);
-    for (r = 0; r < rows; r++) {
-        double mean = 0, square = 0, rstd, sum_g = 0, sum_gh = 0;
-        const double *row = xs + r * n, *grad = grads + r * n;
-        for (i = 0; i < n && !rms; i++)
-            mean += row[i] / (double)n;
-        for (i = 0; i < n; i++)
-            square += (row[i] - mean) * (row[i] - mean) / (double)n;
-        rstd = 1 / sqrt(square + eps);
-        for (i = 0; i < n; i++) {
-            double h = (row[i] - mean) * rstd;
-            expected[r * n + i] = h * ws[i] + (rms ? 0 : bs[i]);
-            sum_g += rms ? 0 : grad[i] * ws[i] / (double)n;
-            sum_gh += grad[i] * ws[i] * h / (double)n;
-            dw[i] += grad[i] * h;
-            db[i] += grad[i];
-        }
-        for (i = 0; i < n; i++)
-            dx[r * n + i] = rstd * (grad[i] * ws[i] - sum_g - (row[i] - mean) * rstd * sum_gh);
-    }
+    norm_reference(rms, xs, grads, ws, bs, rows, n, eps, expected, dx, dw, db);
     got = tensor_values(y);
     CHECK_ALL(name, dtype, n, got, expected, rows * n, tolerance * (shift != 0 ? 50 : 1), 1);
     free(got);
@@ -341,9 +349,9 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 2, offset, true), y = noise_at(shape_of(x), dtype, 3, 1, 0, true);
     ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true), sum, h, out;
     double *ss, *ws = tensor_values(w), *bs = tensor_values(b), *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n);
-    double *grads, *got, *xs = tensor_values(x), *ys = tensor_values(y), tolerance = rounding_of(dtype);
+    double *grads, *got, *db = numbers(n), *xs = tensor_values(x), *ys = tensor_values(y), tolerance = rounding_of(dtype);
     ignis_scope scope = ignis_scope_begin();
-    int64_t r, i;
+    int64_t i;
     if (fused) {
         h = rms ? ignis_add_rms_norm(x, y, w, eps, &sum) : ignis_add_layer_norm(x, y, w, b, eps, &sum);
     } else {
@@ -356,24 +364,9 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
         expected[i] = xs[i] + ys[i];
     CHECK_ALL(name, dtype, n, ss, expected, rows * n, tolerance, 1);
     grads = backward_from(out, dtype, 13, 0);
-    for (r = 0; r < rows; r++) {
-        double mean = 0, square = 0, rstd, sum_g = 0, sum_gh = 0;
-        const double *row = ss + r * n, *grad = grads + r * n;
-        for (i = 0; i < n && !rms; i++)
-            mean += row[i] / (double)n;
-        for (i = 0; i < n; i++)
-            square += (row[i] - mean) * (row[i] - mean) / (double)n;
-        rstd = 1 / sqrt(square + eps);
-        for (i = 0; i < n; i++) {
-            double g = (row[i] - mean) * rstd;
-            expected[r * n + i] = g * ws[i] + (rms ? 0 : bs[i]);
-            sum_g += rms ? 0 : grad[i] * ws[i] / (double)n;
-            sum_gh += grad[i] * ws[i] * g / (double)n;
-            dw[i] += grad[i] * g;
-        }
-        for (i = 0; i < n; i++)
-            dx[r * n + i] = grad[i] + rstd * (grad[i] * ws[i] - sum_g - (row[i] - mean) * rstd * sum_gh);
-    }
+    norm_reference(rms, ss, grads, ws, bs, rows, n, eps, expected, dx, dw, db);
+    for (i = 0; i < rows * n; i++)
+        dx[i] += grads[i];
     got = tensor_values(h);
     CHECK_ALL(name, dtype, n, got, expected, rows * n, tolerance, 1);
     free(got);
@@ -385,7 +378,7 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
     }
     got = array_values(ignis_tensor_grad(w));
     CHECK_ALL("dw behind a sum", dtype, n, got, dw, n, tolerance, largest(dw, n) * 0.3 + 1e-3);
-    free(got), free(xs), free(ys), free(ss), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw);
+    free(got), free(xs), free(ys), free(ss), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw), free(db);
     CHECK_OK(ignis_scope_end(scope));
     let_go(x), let_go(y), let_go(w), let_go(b);
 }
