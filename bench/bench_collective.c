@@ -20,8 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "timing.h"
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -33,13 +34,6 @@ static void require(bool ok, const char *what)
     exit(1);
 }
 #define REQUIRE(call) require((call) == 0, #call)
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* --- what is measured --------------------------------------------------------------------------------------------- */
 

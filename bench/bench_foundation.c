@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "timing.h"
 
 #define KIB ((int64_t)1 << 10)
 #define MIB ((int64_t)1 << 20)
@@ -31,25 +32,6 @@ static void require(bool ok, const char *what)
     exit(1);
 }
 #define REQUIRE(call) require((call) == 0, #call)
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
 
 /* --- two things that take turns -------------------------------------------------------------------------------- */
 

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "timing.h"
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define MAX_ROUNDS 100
@@ -35,25 +36,6 @@ static const struct form {
     const char *name;
     int transpose_a, transpose_b, gelu;
 } forms[] = {{"a b", 0, 0, 0}, {"a b^T", 0, 1, 0}, {"a^T b", 1, 0, 0}, {"a b^T, bias, gelu", 0, 1, 1}};
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return count ? values[count / 2] : 0;
-}
 
 /*  The product as ignis_linear and ignis_mlp ask for it, so that every form can be had. */
 static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by)

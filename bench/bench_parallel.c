@@ -14,8 +14,7 @@
 #include "ignis_collective.h"
 
 #include "gpt2.h"
-
-#include <time.h>
+#include "timing.h"
 
 typedef struct job {
     gpt gpt;
@@ -23,19 +22,6 @@ typedef struct job {
     ignis_comm_info ranks;
     ignis_parallel parallel;
 } job;
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void wait_for_all(const job *j)
 {

@@ -16,12 +16,12 @@
 #include "ignis.h"
 
 #include "gpt2.h"
+#include "timing.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define MAX_ROWS 256
@@ -62,19 +62,6 @@ static void print_rows(void)
 /* --- time ------------------------------------------------------------------------------------------------------------ */
 
 typedef void (*step_fn)(void *work);
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double batch(step_fn step, void *work, int steps, bool wait)
 {

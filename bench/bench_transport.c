@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "../tests/processes.h"
+#include "timing.h"
 
 enum { CYCLES = 201, REPEATS = 11 };
 
@@ -41,25 +41,6 @@ static void require(bool ok, const char *what)
     exit(1);
 }
 #define REQUIRE(condition) require(condition, #condition)
-
-static double now(void) /* seconds */
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
 
 static ignis_transport make_transport(ignis_transport_kind kind, int dst)
 {
