@@ -586,7 +586,7 @@ typedef enum ignis_matmul_by {
 
 /*  Which kernels compute ignis_sdpa. */
 typedef enum ignis_attention_by {
-    IGNIS_ATTENTION_AUTO, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_AUTO, /* IGNIS_ATTENTION_WGMMA where it can be had, else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
     IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
     IGNIS_ATTENTION_COUNT
@@ -607,7 +607,7 @@ typedef struct ignis_desc {
     ignis_allocator allocator;    /* malloc and free */
     ignis_logger logger;          /* writes warnings and errors to stderr */
     ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
-    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; chosen by Ignis) */
+    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1829,10 +1829,10 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
-    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
-    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
-    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least and there are a query and a
+    key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer; their gradients need 4 bytes for each element
+    of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to the
+    logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
     of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
@@ -16142,13 +16142,13 @@ typedef struct ignis__attention_hopper_shape {
 
 static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
-/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
+/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_by != IGNIS_ATTENTION_WGMMA)
+    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
         return false;
     if (op->work.device->info.compute_major != 9)
         why = "the device is not of compute capability 9.0";
@@ -16165,7 +16165,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why)
+    if (why && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
@@ -16380,7 +16380,7 @@ static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dty
     int least = ignis__attention_backward_queries(p) / 4;
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
-    if (p->sq < least)
+    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
                     op->work.call, least);
     return p->sq >= least;

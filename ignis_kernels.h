@@ -10,7 +10,7 @@
         attention_decode.cu        208 lines    9215 bytes
         attention_decode_mma.cu    126 lines    5798 bytes
         attention_hopper.cu        566 lines   25701 bytes
-        attention_hopper_backward.cu   739 lines   36034 bytes
+        attention_hopper_backward.cu   743 lines   36054 bytes
         attention_mma.cu           414 lines   21261 bytes
         attention_tiles.cuh        262 lines   10802 bytes
         collective.cu              617 lines   29234 bytes
@@ -2700,6 +2700,14 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "    }",
     "}",
     "",
+    "/*  A stage that the warp has read is free again. */",
+    "__device__ inline void release(uint32_t barrier)",
+    "{",
+    "    __syncwarp();",
+    "    if (threadIdx.x % 32 == 0)",
+    "        ignis_ptx_mbarrier_arrive(barrier);",
+    "}",
+    "",
     "/*  C = A B^T over all columns. */",
     "template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)",
     "{",
@@ -3062,8 +3070,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        ignis_ptx_wgmma_wait<1>();",
     "        ignis_wgmma_hold(grad_v);",
     "        ignis_wgmma_hold(weights);",
-    "        if (lane == 0)",
-    "            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + stage));",
+    "        release(bar(EMPTY_OUT + stage));",
     "        add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));",
     "        ignis_ptx_wgmma_wait<1>();",
     "        ignis_wgmma_hold(z);",
@@ -3073,8 +3080,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        ignis_ptx_wgmma_wait<0>();",
     "        ignis_wgmma_hold(grad_k);",
     "        ignis_wgmma_hold(gradients);",
-    "        if (lane == 0)",
-    "            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));",
+    "        release(bar(EMPTY_Q + stage));",
     "        stage ^= 1;",
     "        parity ^= stage == 0;",
     "    });",
@@ -3139,8 +3145,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        product_of_keys(z, across_rows(scores, KEYS), k_columns);",
     "        ignis_ptx_wgmma_wait<1>();",
     "        ignis_wgmma_hold(grad_v);",
-    "        if (lane == 0)",
-    "            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + out_stage));",
+    "        release(bar(EMPTY_OUT + out_stage));",
     "        add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));",
     "        ignis_ptx_wgmma_wait<1>();",
     "        ignis_wgmma_hold(z);",
@@ -3149,8 +3154,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "            hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);",
     "        ignis_ptx_wgmma_wait<0>();",
     "        ignis_wgmma_hold(grad_k);",
-    "        if (lane == 0)",
-    "            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));",
+    "        release(bar(EMPTY_Q + stage));",
     "        i++;",
     "    });",
     "",
@@ -8944,7 +8948,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_hopper.cu", 0x8f489bfa9bf8f5c4ULL, ignis__lines_attention_hopper_cu, 566},
-    {"attention_hopper_backward.cu", 0xdaa721be6ebd3640ULL, ignis__lines_attention_hopper_backward_cu, 739},
+    {"attention_hopper_backward.cu", 0x46e818aaad1c93e4ULL, ignis__lines_attention_hopper_backward_cu, 743},
     {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},

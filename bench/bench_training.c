@@ -127,7 +127,7 @@ static void step_forward(void *work)
 {
     const operation *op = (const operation *)work;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int i;
     for (i = 0; i < op->count; i++)
         in[i] = inner(op->in[i]);
@@ -139,7 +139,7 @@ static void step_both(void *work)
 {
     const operation *op = (const operation *)work;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int i;
     for (i = 0; i < op->count; i++)
         in[i] = inner(op->in[i]);

@@ -177,6 +177,14 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
     }
 }
 
+/*  A stage that the warp has read is free again. */
+__device__ inline void release(uint32_t barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        ignis_ptx_mbarrier_arrive(barrier);
+}
+
 /*  C = A B^T over all columns. */
 template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
 {
@@ -539,8 +547,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         ignis_wgmma_hold(weights);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + stage));
+        release(bar(EMPTY_OUT + stage));
         add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
@@ -550,8 +557,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         ignis_wgmma_hold(gradients);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        release(bar(EMPTY_Q + stage));
         stage ^= 1;
         parity ^= stage == 0;
     });
@@ -616,8 +622,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         product_of_keys(z, across_rows(scores, KEYS), k_columns);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + out_stage));
+        release(bar(EMPTY_OUT + out_stage));
         add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
@@ -626,8 +631,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
             hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        release(bar(EMPTY_Q + stage));
         i++;
     });
 
