@@ -16518,17 +16518,19 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    char define[64];
+    int groups;
+    char define[96];
     memset(&plan, 0, sizeof plan);
     while (shape->head_dim < p->head_dim)
         shape++;
+    groups = p->sq <= 128 ? 2 : shape->groups; /* a third group would have nothing to do */
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
 
-    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
     wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
@@ -16537,9 +16539,9 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+                     (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
         ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
                          combine);

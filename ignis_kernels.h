@@ -9,8 +9,8 @@
         attention.cuh              118 lines    5610 bytes
         attention_decode.cu        208 lines    9215 bytes
         attention_decode_mma.cu    126 lines    5798 bytes
-        attention_hopper.cu        566 lines   25701 bytes
-        attention_hopper_backward.cu   743 lines   36054 bytes
+        attention_hopper.cu        566 lines   25754 bytes
+        attention_hopper_backward.cu   743 lines   36188 bytes
         attention_mma.cu           414 lines   21261 bytes
         attention_tiles.cuh        262 lines   10802 bytes
         collective.cu              617 lines   29234 bytes
@@ -1977,7 +1977,7 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
     "#define IGNIS_CAUSAL 1",
     "#endif",
     "",
-    "/* What a benchmark may vary; the host has groups and keys in its table. */",
+    "/* What a benchmark may vary; the host has keys in its table, and gives the groups: 2 where there are no queries for a third. */",
     "#ifndef IGNIS_FORWARD_GROUPS",
     "#define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 64 ? 3 : 2)",
     "#endif",
@@ -2806,9 +2806,10 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "template <int k> __device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])",
     "{",
     "    const int lane = threadIdx.x % 32;",
+    "    const uint32_t place = tile + (row + lane % 16) * ROW, swizzle = (lane / 16 ^ lane % 8) * 16;",
     "#pragma unroll",
     "    for (int i = 0; i < k; i++)",
-    "        ignis_ptx_stmatrix(chunk_at(tile, rows, row + lane % 16, chunk + 2 * i + lane / 16), from[i][0], from[i][1], from[i][2],",
+    "        ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0], from[i][1], from[i][2],",
     "                           from[i][3]);",
     "}",
     "",
@@ -3035,7 +3036,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "    const uint64_t q_rows = along_rows(base + Q_AT), out_rows = along_rows(base + OUT_AT);",
     "    const uint64_t q_columns = across_rows(base + Q_AT, QUERIES), out_columns = across_rows(base + OUT_AT, QUERIES);",
     "    const uint64_t k_columns = across_rows(base + K_AT + (SPLIT_QUERIES ? 0 : w * KEYS * ROW), KEYS);",
-    "    int stage = 0, parity = 0, buffer = 0;",
+    "    int stage = 0, parity = 0; /* the stage also of scores and of grad_q on their way */",
     "",
     "    if (warp < 2)",
     "        ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */",
@@ -3043,7 +3044,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "    walk_tiles(walk, [&](auto masked, int tile) {",
     "        float x[QUERIES / 8][4], y[QUERIES / 8][4];",
     "        uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];",
-    "        const uint32_t scores = base + S_AT + buffer * S_BYTES;",
+    "        const uint32_t scores = base + S_AT + stage * S_BYTES;",
     "        const uint32_t of_stage = stage * Q_BYTES;",
     "",
     "        ignis_mbarrier_wait(bar(FULL_Q + stage), parity);",
@@ -3074,9 +3075,8 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));",
     "        ignis_ptx_wgmma_wait<1>();",
     "        ignis_wgmma_hold(z);",
-    "        hand_over<0, own_chunks>(shared + ADD_AT + buffer * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,",
-    "                                 ADD_FULL + w + 2 * buffer, ADD_EMPTY + w + 2 * buffer);",
-    "        buffer ^= 1;",
+    "        hand_over<0, own_chunks>(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,",
+    "                                 ADD_FULL + w + 2 * stage, ADD_EMPTY + w + 2 * stage);",
     "        ignis_ptx_wgmma_wait<0>();",
     "        ignis_wgmma_hold(grad_k);",
     "        ignis_wgmma_hold(gradients);",
@@ -8947,8 +8947,8 @@ static const ignis__source ignis__sources[] = {
     {"attention.cuh", 0xfc7960df37815e3cULL, ignis__lines_attention_cuh, 118},
     {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_hopper.cu", 0x8f489bfa9bf8f5c4ULL, ignis__lines_attention_hopper_cu, 566},
-    {"attention_hopper_backward.cu", 0x46e818aaad1c93e4ULL, ignis__lines_attention_hopper_backward_cu, 743},
+    {"attention_hopper.cu", 0x62b8d588ca4148e2ULL, ignis__lines_attention_hopper_cu, 566},
+    {"attention_hopper_backward.cu", 0x42912f65be961f57ULL, ignis__lines_attention_hopper_backward_cu, 743},
     {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},
