@@ -12837,7 +12837,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[100]; /* of its variant; "": none */
+    char define[128]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -13004,9 +13004,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
         if (p->direct && p->pre)
             ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->activation)
-            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
-                     p->activation);
+        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d", p->direct, p->direct ? p->activation : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);

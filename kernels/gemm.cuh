@@ -43,8 +43,8 @@ struct Place {
         const unsigned height = min(8u, rows - 8 * group), in_group = tile % (8 * columns);
         row = (long long)(8 * group + in_group % height) * tile_rows;
         column = (long long)(in_group / height) * tile_columns;
-        batch = matrix % p.batch;
-        split = matrix / p.batch;
+        batch = matrix % (unsigned)p.batch; /* a division of 64 bits takes as long as a step of a product */
+        split = matrix / (unsigned)p.batch;
         first_k = split * p.split_k;
         end_k = min(p.k, first_k + p.split_k);
     }

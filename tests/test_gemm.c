@@ -311,6 +311,12 @@ TEST(what_is_done_to_a_product)
             s.batch = part == 6 ? 2 : 0;
             check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
         }
+    for (d = 2; d < 4; d++) /* many steps of k, several tiles for a block: its warpgroups drift apart */
+        for (part = 0; part < 2; part++) {
+            scenario s = plain(200, 520, 328);
+            s.transpose_b = 1, s.bias = s.pre = part == 0, s.activation = IGNIS_ACTIVATION_GELU;
+            check(s, float_dtypes[d], FEW);
+        }
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
