@@ -31,6 +31,8 @@ constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 
+typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
+
 /*  Loads a step of an operand: by k as rows of 64 k, else as slabs of 64 rows at each k. */
 template <int rows, bool by_k>
 __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int row, int k, int batch)
@@ -107,11 +109,11 @@ __device__ inline uint32_t activate(uint32_t before)
 
 /*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 128 columns at a time pass through its
     staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
-__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Place &place, int group,
+__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place, int group,
                                     uint32_t room, float (&sum)[BN / 8][4])
 {
     const bool first = threadIdx.x % 128 == 0;
-    const int row = (int)place.row + 64 * group, column = (int)place.column, batch = (int)place.batch;
+    const int row = place.row + 64 * group, column = place.column, batch = place.batch;
     const Chunks chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32);
     const auto begin = [&] { /* the copy engine has read what lies there */
         if (first)
@@ -125,12 +127,16 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
             return;
 #pragma unroll
         for (int slab = 0; slab < 2; slab++)
-            if (at + 64 * slab < (int)p.n && row < (int)p.m)
+            if (at + 64 * slab < (int)p.n)
                 ignis_ptx_tensor_store<3>(map, room + slab * SLAB, at + 64 * slab, row, batch);
         ignis_ptx_bulk_commit();
     };
+    if (row >= (int)p.m)
+        return;
 #pragma unroll
     for (int half = 0; half < BN / 128; half++) {
+        if (half && column + 128 * half >= (int)p.n)
+            return;
         uint32_t words[16][2];
 #pragma unroll
         for (int c = 0; c < 16; c++)
@@ -159,11 +165,11 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
 }
 
 /*  Stores it where more is done to it, 64 columns at a time: as floats, which the shared epilogue takes from there. */
-__device__ inline void store(const Product &p, const Place &tile, int group, float *results, float (&sum)[BN / 8][4])
+__device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[BN / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
-    Place place = tile;
+    Place place(tile);
     place.row += 64 * group;
 #pragma unroll 1
     for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
@@ -189,9 +195,10 @@ __device__ inline void store(const Product &p, const Place &tile, int group, flo
     }
 }
 
-/*  A step of 64 of k; keep 0: the first. */
-template <int keep> __device__ inline void multiply(float (&sum)[BN / 8][4], uint64_t a, uint64_t b)
+/*  A step of 64 of k for the first N columns; keep 0: the first one. */
+template <int N, int keep> __device__ inline void multiply(float (&all)[BN / 8][4], uint64_t a, uint64_t b)
 {
+    float(&sum)[N / 8][4] = reinterpret_cast<float(&)[N / 8][4]>(all);
     ignis_wgmma_hold(sum);
     ignis_ptx_wgmma_fence();
     ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
@@ -201,6 +208,10 @@ template <int keep> __device__ inline void multiply(float (&sum)[BN / 8][4], uin
                                              ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
     ignis_ptx_wgmma_commit();
 }
+
+template <int N> struct Width {
+    static constexpr int columns = N;
+};
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
@@ -236,11 +247,11 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             return;
         int parity = 1; /* the first round finds all stages empty */
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            const Place place(p, tile, BM, BN);
-            const int row = (int)place.row, column = (int)place.column, end_k = (int)place.end_k;
-            const int batch_a = p.batch_a ? (int)place.batch : 0, batch_b = p.batch_b ? (int)place.batch : 0;
+            const Spot place(p, tile, BM, BN);
+            const int row = place.row, column = place.column, end_k = place.end_k;
+            const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0;
 #pragma unroll 1
-            for (int k = (int)place.first_k; k < end_k; k += BK) {
+            for (int k = place.first_k; k < end_k; k += BK) {
                 const uint32_t to = base + stage * STAGE_BYTES;
                 ignis_mbarrier_wait(empty(stage), parity);
                 ignis_ptx_mbarrier_arrive_expect(full(stage), STAGE_BYTES);
@@ -261,10 +272,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         if (threadIdx.x % 32 == 0)
             ignis_ptx_mbarrier_arrive(empty(stage));
     };
-    Place place(p, blockIdx.x, BM, BN);
+    Spot place(p, blockIdx.x, BM, BN);
     for (unsigned tile = blockIdx.x; tile < tiles;) {
-        const bool sums_rows = p.row_sums && place.column == 0;
-        const int steps = (int)((place.end_k - place.first_k + BK - 1) / BK);
+        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && place.column == 0;
+        const int steps = (place.end_k - place.first_k + BK - 1) / BK;
         const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
         float sum[BN / 8][4], row_sums[4] = {0, 0, 0, 0};
         const auto begin = [&](int step) {
@@ -281,28 +292,34 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         };
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
-        begin(0);
-        multiply<0>(sum, at(first_a), at(first_b));
-        int last = end();
-#pragma unroll 1
-        for (int step = 1; step < steps; step++) {
-            begin(step);
-            multiply<1>(sum, at(first_a), at(first_b));
-            const int now = end();
-            ignis_ptx_wgmma_wait<1>();
-            release(last); /* of the step before this one */
-            last = now;
-        }
-
-        /* what the products do not need is done while they run */
-        tile += gridDim.x;
-        const Place next_place(p, tile, BM, BN);
+        Spot next_place;
         uint32_t bias[BN / 8];
-        if (DIRECT && p.bias)
-            load_bias(p, bias, (int)place.column);
-        ignis_ptx_wgmma_wait<0>();
-        ignis_wgmma_hold(sum);
-        release(last);
+        const auto steps_of = [&](auto width) {
+            constexpr int N = width.columns;
+            begin(0);
+            multiply<N, 0>(sum, at(first_a), at(first_b));
+            int last = end();
+#pragma unroll 1
+            for (int step = 1; step < steps; step++) {
+                begin(step);
+                multiply<N, 1>(sum, at(first_a), at(first_b));
+                const int now = end();
+                ignis_ptx_wgmma_wait<1>();
+                release(last); /* of the step before this one */
+                last = now;
+            }
+            /* what the products do not need is done while they run */
+            next_place = Spot(p, tile + gridDim.x, BM, BN);
+            if (DIRECT && p.bias)
+                load_bias(p, bias, place.column);
+            ignis_ptx_wgmma_wait<0>();
+            ignis_wgmma_hold(sum);
+            release(last);
+        };
+        if (!DIRECT || (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m))
+            steps_of(Width<BN>());
+        else
+            steps_of(Width<BN / 2>()); /* half of a tile at the right edge, or nothing at the lower one */
         if (sums_rows && threadIdx.x % 4 == 0) {
             const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
             if (row < p.m)
@@ -318,6 +335,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             store(p, place, group, (float *)(memory + STAGING + group * STAGING_BYTES), sum);
         }
         place = next_place;
+        tile += gridDim.x;
     }
     if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();

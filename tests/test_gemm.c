@@ -414,6 +414,13 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
         CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
         CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+        CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).splits, 1);
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 256); /* 12 rounds of 11.6 */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256); /* 18 tiles, 7 parts: one round */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
+        CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits > 16);
     }
 }
 
