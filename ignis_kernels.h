@@ -19,7 +19,7 @@
         embedding.cu               294 lines   13079 bytes
         gemm.cu                    176 lines    7674 bytes
         gemm.cuh                   185 lines    8503 bytes
-        gemm_hopper.cu             453 lines   21001 bytes
+        gemm_hopper.cu             456 lines   21080 bytes
         gemm_mma.cu                218 lines    9852 bytes
         hopper.cuh                 374 lines   22816 bytes
         mma.cuh                     89 lines    4272 bytes
@@ -5859,24 +5859,27 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "    ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row + 64 * group, place.batch);",
     "}",
     "",
-    "/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. Each round of shuffles halves",
-    "    the columns of a lane. */",
+    "/*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that keeps that. */",
+    "template <int half> __device__ inline void share_columns(float (&x)[16])",
+    "{",
+    "    const bool upper = threadIdx.x & 2 * half;",
+    "#pragma unroll",
+    "    for (int i = 0; i < half; i++) {",
+    "        const float low = x[i], high = x[half + i];",
+    "        x[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, 2 * half);",
+    "    }",
+    "}",
+    "",
+    "/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. */",
     "__device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])",
     "{",
-    "    const int lane = threadIdx.x % 32;",
     "    float x[16];",
     "#pragma unroll",
     "    for (int i = 0; i < 16; i++)",
     "        x[i] = sum[i / 2][i % 2] + sum[i / 2][i % 2 + 2];",
-    "#pragma unroll",
-    "    for (int half = 8, bit = 16; half > 1; half /= 2, bit /= 2) {",
-    "        const bool upper = lane & bit;",
-    "#pragma unroll",
-    "        for (int i = 0; i < half; i++) {",
-    "            const float kept = upper ? x[half + i] : x[i], given = upper ? x[i] : x[half + i];",
-    "            x[i] = kept + __shfl_xor_sync(0xffffffff, given, bit);",
-    "        }",
-    "    }",
+    "    share_columns<8>(x);",
+    "    share_columns<4>(x);",
+    "    share_columns<2>(x);",
     "    two[0] = x[0], two[1] = x[1];",
     "}",
     "",
@@ -9191,7 +9194,7 @@ static const ignis__source ignis__sources[] = {
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"gemm.cu", 0xa168add394455946ULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x29441d5e23f853a3ULL, ignis__lines_gemm_cuh, 185},
-    {"gemm_hopper.cu", 0xa13391547f13d55eULL, ignis__lines_gemm_hopper_cu, 453},
+    {"gemm_hopper.cu", 0x4f45cc145e8de425ULL, ignis__lines_gemm_hopper_cu, 456},
     {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},

@@ -187,24 +187,27 @@ __device__ inline void load_other(const ignis_tensor_map *other, const Spot &pla
     ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row + 64 * group, place.batch);
 }
 
-/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. Each round of shuffles halves
-    the columns of a lane. */
+/*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that keeps that. */
+template <int half> __device__ inline void share_columns(float (&x)[16])
+{
+    const bool upper = threadIdx.x & 2 * half;
+#pragma unroll
+    for (int i = 0; i < half; i++) {
+        const float low = x[i], high = x[half + i];
+        x[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, 2 * half);
+    }
+}
+
+/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. */
 __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
 {
-    const int lane = threadIdx.x % 32;
     float x[16];
 #pragma unroll
     for (int i = 0; i < 16; i++)
         x[i] = sum[i / 2][i % 2] + sum[i / 2][i % 2 + 2];
-#pragma unroll
-    for (int half = 8, bit = 16; half > 1; half /= 2, bit /= 2) {
-        const bool upper = lane & bit;
-#pragma unroll
-        for (int i = 0; i < half; i++) {
-            const float kept = upper ? x[half + i] : x[i], given = upper ? x[i] : x[half + i];
-            x[i] = kept + __shfl_xor_sync(0xffffffff, given, bit);
-        }
-    }
+    share_columns<8>(x);
+    share_columns<4>(x);
+    share_columns<2>(x);
     two[0] = x[0], two[1] = x[1];
 }
 
