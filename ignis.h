@@ -12827,7 +12827,7 @@ typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
 } ignis__gemm;
 
 /*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
@@ -12838,7 +12838,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[128]; /* of its variant; "": none */
+    char define[160]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12908,7 +12908,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         kernel.stays = true;
         kernel.threads = 384;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
-        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4 + 32;
         snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
     } else if (rounds && info->compute_major >= 8) {
         kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
@@ -13017,27 +13017,36 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype d
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
 }
 
+/*  Whether a product by wgmma is finished in registers: kernels/gemm_hopper.cu. */
+static bool ignis__gemm_direct(const ignis__gemm *p)
+{
+    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
+    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
+           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
+}
+
 /*  Launches the product itself. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
-    ignis__tensor_map a, b, out, pre;
-    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    ignis__tensor_map a, b, out, other;
+    ignis__address another = p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+    bool direct = ignis__gemm_direct(p);
+    void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
         ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
                         p->transpose_a ? 64 : kernel->rows);
         ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums &&
-                    !(p->activation && p->row_sums);
-        pre = out = a; /* not used */
-        if (p->direct)
+        other = out = a; /* where they are not used */
+        if (direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->pre)
-            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (direct && another)
+            ignis__gemm_map(op, &other, dtype, another, p->n, p->m, p->batch, p->m * p->n, 64);
         snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
-                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d", p->direct, p->direct ? p->activation : 0);
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d", direct, direct ? p->activation : 0,
+                 direct ? p->gradient ? 2 : another != p->pre : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);

@@ -29,7 +29,6 @@ struct Product {
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
-    int direct;                           /* no more is done than a bias and an activation, and the copy engine can store it */
 };
 
 /*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */

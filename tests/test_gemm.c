@@ -312,9 +312,12 @@ TEST(what_is_done_to_a_product)
             check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
         }
     for (d = 2; d < 4; d++) /* many steps of k, several tiles for a block: its warpgroups drift apart */
-        for (part = 0; part < 2; part++) {
-            scenario s = plain(200, 520, 328);
-            s.transpose_b = 1, s.bias = s.pre = part == 0, s.activation = IGNIS_ACTIVATION_GELU;
+        for (part = 0; part < 6; part++) {
+            scenario s = plain(200, part == 4 ? 720 : 520, 328);
+            s.transpose_a = part == 3, s.transpose_b = part < 3, s.bias = part == 0 || part == 2, s.pre = part == 0 || part > 3;
+            s.activation = part < 2 || part == 4 ? IGNIS_ACTIVATION_GELU : part == 5 ? IGNIS_ACTIVATION_RELU : 0;
+            s.residual = part == 2, s.accumulate = s.row_sums = part == 3;
+            s.gradient = part > 3, s.column_sums = part == 4;
             check(s, float_dtypes[d], FEW);
         }
 }
