@@ -12975,15 +12975,17 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     return p;
 }
 
-/*  Launches a kernel that does what comes behind a product: 32 x 128 elements a block. */
-static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+/*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
+                            const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
+    int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, 32), dtype);
-    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
+    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, rows, 128), 256, params);
     if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
 /*  Launches the product itself. */
@@ -13039,7 +13041,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
         p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
     ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, &p, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
     if (row_sums)
@@ -13321,7 +13323,8 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+        p.packed_out = p.packed_out && p.partial % 16 == 0;
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};

@@ -126,34 +126,64 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
-/*  Adds up the parts of a split product in their order, and stores the sums: a block has 32 rows of 128 columns. */
+/*  Adds up the parts of a split product in their order, and stores the sums: a block has 16 rows of 128 columns. Parts are few, or a product
+    has few elements: so a thread has 8 loads under way. */
 KERNEL(2) ignis_gemm_finish(const Product p)
 {
-    const Place place(p, blockIdx.x, 32, 128);
+    constexpr int rows = 16, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);
+    const Place place(p, blockIdx.x, rows, 128);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
     Epilogue<256, 128> epilogue(p, place, threadIdx.x);
-    epilogue.strip(0, 32, [&](int r, int c) {
-        const Wide *from = (const Wide *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
-        Wide sum = 0;
-        if (place.column + c < p.n)
-            for (int split = 0; split < p.splits; split++)
-                sum += from[split * p.batch * p.m * p.n];
-        return sum;
-    });
-    epilogue.end(32, room, [] { __syncthreads(); });
+    const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
+    const long long part = p.batch * p.m * p.n;
+    const auto sum_up = [&](int r, int c, auto &x) { /* of as many columns as x has */
+        constexpr int count = sizeof(x) / sizeof(Wide), size = count < wide ? count : wide;
+        const Wide *from = first + r * p.n + c;
+        for (int i = 0; i < count; i++)
+            x[i] = 0;
+#pragma unroll 1
+        for (int split = 0; split < p.splits; split += ahead) {
+            ignis_pack<Wide, size> packs[ahead][count / size];
+#pragma unroll
+            for (int i = 0; i < ahead; i++)
+#pragma unroll
+                for (int j = 0; j < count / size; j++)
+                    packs[i][j] = ignis_load<size>(from + min(split + i, p.splits - 1) * part + j * size);
+#pragma unroll
+            for (int i = 0; i < ahead; i++)
+#pragma unroll
+                for (int j = 0; j < count; j++)
+                    x[j] += split + i < p.splits ? packs[i][j / size][j % size] : Wide(0);
+        }
+    };
+    epilogue.strip(
+        0, rows,
+        [&](int r, int c) {
+            Wide x[1];
+            sum_up(r, c, x);
+            return x[0];
+        },
+        [&](int r, int c, Wide(&x)[N]) { sum_up(r, c, x); });
+    epilogue.end(rows, room, [] { __syncthreads(); });
 }
 
-/*  The same for a product that is there: of T, in partial, which may be out. */
+/*  The same for a product that is there: of T, in partial, which may be out. A block has 32 rows. */
 KERNEL(2) ignis_gemm_apply(const Product p)
 {
-    const Place place(p, blockIdx.x, 32, 128);
+    constexpr int rows = 32, N = 16 / sizeof(T);
+    const Place place(p, blockIdx.x, rows, 128);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
     Epilogue<256, 128> epilogue(p, place, threadIdx.x);
-    epilogue.strip(0, 32, [&](int r, int c) {
-        const T *from = (const T *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
-        return place.column + c < p.n ? Wide(*from) : Wide(0);
-    });
-    epilogue.end(32, room, [] { __syncthreads(); });
+    const T *const first = (const T *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
+    epilogue.strip(
+        0, rows, [&](int r, int c) { return Wide(first[r * p.n + c]); },
+        [&](int r, int c, Wide(&x)[N]) {
+            const auto pack = ignis_load<N>(first + r * p.n + c);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[i] = pack[i];
+        });
+    epilogue.end(rows, room, [] { __syncthreads(); });
 }
 
 /*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each thread adds up every eighth row. */
@@ -164,6 +194,7 @@ KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
     const int first = threadIdx.x / 32;
     Wide sum = 0;
     if (column < n)
+#pragma unroll 8
         for (long long row = first; row < count; row += 8)
             sum += src[row * n + column];
     part[first][threadIdx.x % 32] = sum;
