@@ -57,8 +57,8 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
     };
     __shared__ Shared shared;
     const Place place(p, blockIdx.x, BM, BN);
-    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.transpose_a ? p.m : p.k);
-    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.transpose_b ? p.k : p.n);
+    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;
     Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;
@@ -125,6 +125,39 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
+
+/*  A copy of an operand whose rows consist of packs: `row` elements, then zeros. The host fills this in: ignis__gemm_copy in ignis.h. */
+struct Copy {
+    T *to;
+    const T *from;
+    long long row, stride, rows;
+};
+
+/*  Makes a pack of it. */
+__device__ inline void copy_pack(const Copy &p, long long at)
+{
+    constexpr int N = 16 / sizeof(T);
+    const long long across = p.stride / N;
+    if (at >= p.rows * across)
+        return;
+    const long long r = at >> 32 ? at / across : (unsigned)at / (unsigned)across, column = (at - r * across) * N;
+    const T *from = p.from + r * p.row + column;
+    ignis_pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack[i] = column + i < p.row ? from[i] : T(0);
+    ignis_store(p.to + r * p.stride + column, pack);
+}
+
+/*  Makes one or two copies; a thread makes a pack. */
+KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
+{
+    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = first.rows * first.stride * (long long)sizeof(T) / 16;
+    if (at < of_first)
+        copy_pack(first, at);
+    else
+        copy_pack(second, at - of_first);
+}
 
 /*  Adds up the parts of a split product in their order, and stores the sums: a block has 16 rows of 128 columns. Parts are few, or a product
     has few elements: so a thread has 8 loads under way. */

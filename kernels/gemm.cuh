@@ -23,6 +23,7 @@ struct Product {
     Wide *column_sums; /* [row tile, n]: the sums of the results of a tile over its columns, the same */
     long long m, n, k, batch;
     long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
     long long split_k;          /* elements of k that a part has, a multiple of 32 */
     double factor;
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
