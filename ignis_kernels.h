@@ -2,7 +2,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  908 lines   38310 bytes
+        ignis.cuh                  914 lines   38646 bytes
         activation.cu               85 lines    3095 bytes
         activation.cuh              36 lines    1716 bytes
         attention.cu               364 lines   15305 bytes
@@ -26,7 +26,7 @@
         norm.cu                    166 lines   11665 bytes
         norm.cuh                   283 lines   11591 bytes
         norm_add.cu                 46 lines    4965 bytes
-        norm_odd.cu                251 lines   14164 bytes
+        norm_odd.cu                251 lines   14171 bytes
         optim.cu                   258 lines   11020 bytes
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
@@ -94,7 +94,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_type<IGNIS_BF16>, ignis_wide<T>",
     "        limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()",
     "        conversion   ignis_convert<To>(x)",
-    "        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming",
+    "        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared",
     "        reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max",
     "        random       ignis_philox",
     "        map          ignis_map, ignis_spread, ignis_random_words",
@@ -434,9 +434,15 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        return ignis_load_streaming<N>(from);",
     "}",
     "",
-    "/*  ignis_store(p, pack) - the pack to p, which is aligned to its size.",
-    "    ignis_store_streaming - the same for data that nobody reads again soon. */",
+    "/*  ignis_store(p, pack) - the pack to p in global memory, which is aligned to its size. A plain assignment the compiler may break into words.",
+    "    ignis_store_streaming - the same for data that nobody reads again soon.",
+    "    ignis_store_shared - the same to shared memory. */",
     "template <int N, typename T> __device__ inline void ignis_store(T *to, const ignis_pack<T, N> &pack)",
+    "{",
+    "    __stwb((typename ignis_word_of<sizeof(pack)>::type *)to, ignis_word(pack));",
+    "}",
+    "",
+    "template <int N, typename T> __device__ inline void ignis_store_shared(T *to, const ignis_pack<T, N> &pack)",
     "{",
     "    *(typename ignis_word_of<sizeof(pack)>::type *)to = ignis_word(pack);",
     "}",
@@ -7356,7 +7362,7 @@ static const char *const ignis__lines_norm_odd_cu[] = {
     "#pragma unroll",
     "                for (int i = 0; i < N; i++)",
     "                    values[i] = gradient<rms>((Wide(xs[i]) - mean) * rstd, Wide(gs[i]) * Wide(its_w[i]), rstd, average_g, average_gh);",
-    "                ignis_store(row + column, ignis_pack_round<T>(values));",
+    "                ignis_store_shared(row + column, ignis_pack_round<T>(values));",
     "            });",
     "        }",
     "        __syncthreads();",
@@ -9008,7 +9014,7 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xeceeee257dd10dfaULL, ignis__lines_ignis_cuh, 908},
+    {"ignis.cuh", 0x85a23ef7f039d9e3ULL, ignis__lines_ignis_cuh, 914},
     {"activation.cu", 0x043769d5274e2cd1ULL, ignis__lines_activation_cu, 85},
     {"activation.cuh", 0xc7b810a409092357ULL, ignis__lines_activation_cuh, 36},
     {"attention.cu", 0x638e535d9d3b4713ULL, ignis__lines_attention_cu, 364},
@@ -9032,7 +9038,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0x325447a9d5da879fULL, ignis__lines_norm_cu, 166},
     {"norm.cuh", 0xad4cf68f5016b549ULL, ignis__lines_norm_cuh, 283},
     {"norm_add.cu", 0xcbc87fc9c3e0758cULL, ignis__lines_norm_add_cu, 46},
-    {"norm_odd.cu", 0x932a2049e8f255cbULL, ignis__lines_norm_odd_cu, 251},
+    {"norm_odd.cu", 0x4d2de93962c97437ULL, ignis__lines_norm_odd_cu, 251},
     {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
