@@ -586,7 +586,7 @@ typedef enum ignis_matmul_by {
 
 /*  Which kernels compute ignis_sdpa. */
 typedef enum ignis_attention_by {
-    IGNIS_ATTENTION_AUTO, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_AUTO, /* IGNIS_ATTENTION_WGMMA where it can be had, else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
     IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
     IGNIS_ATTENTION_COUNT
@@ -607,7 +607,7 @@ typedef struct ignis_desc {
     ignis_allocator allocator;    /* malloc and free */
     ignis_logger logger;          /* writes warnings and errors to stderr */
     ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
-    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; chosen by Ignis) */
+    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1829,10 +1829,10 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
-    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
-    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
-    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least and there are a query and a
+    key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer; their gradients need 4 bytes for each element
+    of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to the
+    logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
     of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
@@ -12832,23 +12832,23 @@ typedef struct ignis__gemm {
 } ignis__gemm;
 
 /*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
-    take of a multiprocessor, and of one of its blocks at least, and what a block takes besides. As on an H200, of 16-bit elements, and of f32 in
-    plain CUDA C. */
+    take of a multiprocessor, and of one of its blocks at least, what is between two tiles, and before the first. As on an H200, of 16-bit
+    elements, and of f32 in plain CUDA C. */
 typedef struct ignis__gemm_tile {
     ignis__builtin builtin;
     int rows, columns;
     unsigned threads;
-    int blocks, step, latency, start;
+    int blocks, step, latency, between, before;
 } ignis__gemm_tile;
 
 /* clang-format off */
 static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 770, 770, 1500},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 400, 400, 1500},
-    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 600, 600, 1000},
-    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000},
-    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000},
-    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 380, 600, 800},
+    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 600, 600, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
+    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
 };
 /* clang-format on */
 
@@ -12861,7 +12861,7 @@ typedef struct ignis__gemm_kernel {
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    char define[100]; /* of its variant; "": none */
+    char define[128]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12879,7 +12879,7 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
-    that there is room for, and by the L2 cache, which gives 7500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
+    that there is room for, and by the L2 cache, which gives 9500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
 static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
@@ -12888,25 +12888,25 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     double scale =
         tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ? size == 8 ? 2 : 1 : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
-    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 7500, time;
+    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->start * rounds);
+    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
-/*  The parts of k that balance the time of a kernel with that of adding them up: at least 128 elements each, and no more blocks than there is
-    room for. */
-static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile)
+/*  Parts of k that fill so many rounds of blocks, each of at least 128 elements; 1: no more than balance the time of a kernel with that of adding
+    them up. */
+static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
 {
-    int64_t tiles = ignis__gemm_tiles(p, tile->rows, tile->columns);
-    int64_t room = op->work.device->info.multiprocessors * tile->blocks / tiles, splits = 2;
+    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks / ignis__gemm_tiles(p, tile->rows, tile->columns),
+            splits = 2;
     double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
-    while (splits < room && 2 * (double)(splits * splits) * part < whole)
+    while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
         splits *= 2;
-    return ignis__clamp(splits, 1, ignis__clamp(p->k / 128, 1, room > 1 ? room : 1));
+    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->k / 128, 1, room > 1 ? room : 1));
 }
 
 /*  Larger operands are not copied. */
@@ -12926,27 +12926,25 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool packed = p->packed_a && p->packed_b,
          may_pack = (p->packed_a || bytes_a <= ignis__gemm_pack_limit) && (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    int i, at;
+    int i, turn, at;
     memset(&kernel, 0, sizeof kernel);
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        int64_t splits = 1, wanted = ignis__gemm_splits(op, p, tile);
         if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
             continue;
-        for (;; splits = wanted) {
-            double time = ignis__gemm_time(op, dtype, p, tile, splits);
+        for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
+            int64_t splits = turn ? ignis__gemm_splits(op, p, tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, p, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
-            if (!best || time < least) {
-                best = tile;
-                least = time;
-                kernel.splits = splits;
-                kernel.packs = packs;
-            }
-            if (splits == wanted)
-                break;
+            if (best && time >= least)
+                continue;
+            best = tile;
+            least = time;
+            kernel.splits = splits;
+            kernel.packs = packs;
         }
     }
     kernel.builtin = best->builtin;
@@ -13072,15 +13070,15 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                         p->transpose_a ? 64 : kernel->rows);
         ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums &&
+                    !(p->activation && p->row_sums);
         pre = out = a; /* not used */
         if (p->direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
         if (p->direct && p->pre)
             ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->activation)
-            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
-                     p->activation);
+        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d", p->direct, p->direct ? p->activation : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
@@ -16258,13 +16256,13 @@ typedef struct ignis__attention_hopper_shape {
 
 static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
-/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
+/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_by != IGNIS_ATTENTION_WGMMA)
+    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
         return false;
     if (op->work.device->info.compute_major != 9)
         why = "the device is not of compute capability 9.0";
@@ -16281,7 +16279,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why)
+    if (why && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
@@ -16496,7 +16494,7 @@ static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dty
     int least = ignis__attention_backward_queries(p) / 4;
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
-    if (p->sq < least)
+    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
                     op->work.call, least);
     return p->sq >= least;
@@ -16634,17 +16632,19 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    char define[64];
+    int groups;
+    char define[96];
     memset(&plan, 0, sizeof plan);
     while (shape->head_dim < p->head_dim)
         shape++;
+    groups = p->sq <= 128 ? 2 : shape->groups; /* a third group would have nothing to do */
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
 
-    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
     wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
@@ -16653,9 +16653,9 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+                     (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
         ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
                          combine);
