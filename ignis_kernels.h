@@ -33,7 +33,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    106 lines    5407 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 677 lines   30944 bytes
+        softmax.cu                 680 lines   31180 bytes
 */
 #include <stdint.h>
 
@@ -8693,7 +8693,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    Wide loss;  /* the sum; kept by the team's first thread */",
     "};",
     "",
-    "/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.",
+    "/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.",
     "    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */",
     "template <typename Team, int N, bool exact = false>",
     "__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)",
@@ -8724,7 +8724,8 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        else if (target != -2)",
     "            row.load(xs, from, 0);",
     "        const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };",
-    "        const Wide early = Team::one_round ? at_target() : Wide(0);",
+    "        /* Ahead of the sums, whose barrier is ahead of all stores: the gradient may take the place of the logits. */",
+    "        const Wide value = Team::one_round || Team::thread() == 0 ? at_target() : Wide(0);",
     "        if (Team::one_round)",
     "            next = class_at(turn + Team::count()); /* behind the row, as its comparison waits for it */",
     "        if (target == -2) {",
@@ -8737,11 +8738,13 @@ static const char *const ignis__lines_softmax_cu[] = {
     "            continue;",
     "        }",
     "        const exponentials sums = sum_up(row, xs, from, last);",
+    "        if constexpr (!Team::is_block)",
+    "            __syncwarp(); /* as the barrier in the sums of a block */",
     "        if (next != -2)",
     "            load_ahead(turn + Team::count());",
     "        if (Team::thread() == 0) {",
     "            const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);",
-    "            mine.loss += log_sum - (Team::one_round ? early : at_target());",
+    "            mine.loss += log_sum - value;",
     "            log_sums[r] = log_sum;",
     "        }",
     "        if (!gradient)",
@@ -9164,7 +9167,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
+    {"softmax.cu", 0xb13a1fb7b1bc6aabULL, ignis__lines_softmax_cu, 680},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */
