@@ -27,7 +27,7 @@ enum { NO_OTHER, ADDED, GRADIENT };
 /*  What a benchmark may vary: so many steps the second warpgroup lags behind the first, so that one multiplies while the other one's results are
     activated and stored. */
 #ifndef IGNIS_GEMM_LAG
-#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_OTHER ? 2 : 0)
+#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_OTHER ? 1 : 0)
 #endif
 
 constexpr int BM = 128, BN = IGNIS_COLUMNS, BK = 64, STAGES = BN == 256 ? 4 : 6, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
