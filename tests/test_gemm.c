@@ -76,6 +76,7 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     ignis__epilogue epilogue;
     ignis__op op;
     ignis_device_info before;
+    char encode[sizeof ignis__cuda.cuTensorMapEncodeTiled];
     if (!ignis__op_begin(&op, "test", ARRAYS, o->tensor))
         return false;
     memset(&product, 0, sizeof product);
@@ -92,13 +93,15 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
     before = op.work.device->info;
     op.work.device->info.multiprocessors = processors & ~NO_WGMMA;
-    if (processors & NO_WGMMA && before.compute_major > 8)
-        op.work.device->info.compute_major = 8;
+    memcpy(encode, &ignis__cuda.cuTensorMapEncodeTiled, sizeof encode);
+    if (processors & NO_WGMMA)
+        memset(&ignis__cuda.cuTensorMapEncodeTiled, 0, sizeof encode); /* as a driver without it */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
         CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
         s->row_sums = false;
     }
     op.work.device->info = before;
+    memcpy(&ignis__cuda.cuTensorMapEncodeTiled, encode, sizeof encode);
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
