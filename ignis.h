@@ -13714,7 +13714,7 @@ static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch, pack = 8;
     return (product->dtype == IGNIS_F16 || product->dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 &&
            ignis__cuda.cuTensorMapEncodeTiled && tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
-           product->k <= 8192 && /* blocks that share operands drift apart along a longer one */
+           product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % pack == 0 &&
            (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch;
 }
