@@ -204,9 +204,10 @@
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
-        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
-        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
-        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        Ignis' own kernels compute large products of f16 and bf16 on compute capability 9.0, where they are the faster ones; others are left to
+        cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the products.
+        ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
+        IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
         and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
         equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
