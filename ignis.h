@@ -1703,6 +1703,47 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
+/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step goes backwards. Any dtype.
+    A copy, as arrays have no strides; backward puts the gradient into zeros of the tensor's shape.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (step 0, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step);
+
+/*  ignis_permute - dimensions in another order: dimension i of the result is dims[i] of the tensor, which count are; ignis_flip - count
+    dimensions backwards. Both in new memory, in one pass. Any dtype. A negative dimension counts from the last one on.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, one given twice), ARGUMENT (null, count, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count);
+IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count);
+
+/*  ignis_expand - repeat the elements of dimensions of 1 until a shape is filled, in new memory. Any dtype.
+    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a dimension. The gradient is summed over
+    what was repeated, in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape);
+
+/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory: dimension dim of the result. Any dtype.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_concat; SHAPE, too, where shapes differ, or have IGNIS_MAX_DIMS dimensions.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim);
+
+/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new memory. Any dtype.
+    count is the number of dimensions; null for before or after is none. The value is converted as by ignis_array_fill.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
+
 /* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
@@ -9013,6 +9054,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
+    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                            \
+    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                          \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -14431,9 +14474,8 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
 }
 
-IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
+static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim)
 {
-    static const char call[] = "ignis_concat";
     ignis_tensor few[IGNIS__OP_INPUTS], result;
     int used = 1, at;
     if (!ignis__enter(call))
@@ -14457,6 +14499,67 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
         few[0] = result;
     }
     return few[0];
+}
+
+IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
+{
+    return ignis__concat("ignis_concat", tensors, count, dim);
+}
+
+/*  One of the tensors of a stack, with a dimension of 1 more; *first is the shape of the first. */
+static ignis_tensor ignis__stack_part(const char *call, ignis_tensor tensor, int index, int dim, ignis_shape *first)
+{
+    ignis__op op;
+    ignis__array *view = NULL;
+    ignis_shape shape;
+    int i, ndim;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    ndim = shape.ndim;
+    if (index == 0)
+        *first = shape;
+    if (!ignis__shape_same(&shape, first))
+        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; shapes are equal in a stack", index,
+                       ignis__shape_write(&shape).text, ignis__shape_write(first).text);
+    else if (ndim == IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
+                       IGNIS_MAX_DIMS);
+    else if (dim < -ndim - 1 || dim > ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_DIM_RANGE, "dim is %d, outside -%d to %d of a stack of %s", dim, ndim + 1, ndim,
+                       ignis__shape_write(&shape).text);
+    if (op.ok) {
+        dim += dim < 0 ? ndim + 1 : 0;
+        for (i = ndim; i > dim; i--)
+            shape.dim[i] = shape.dim[i - 1];
+        shape.dim[dim] = 1;
+        shape.ndim++;
+        view = ignis__op_view(&op, op.in[0], &shape, op.in[0]->numel, 0);
+    }
+    return ignis__op_end_recorded(&op, view, "stack", ignis__reshape_backward, NULL, 0);
+}
+
+IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim)
+{
+    static const char call[] = "ignis_stack";
+    ignis_tensor *parts = NULL, result = IGNIS__ZERO;
+    ignis_shape first;
+    int made = 0;
+    if (tensors && count > 0 && ignis__enter(call)) {
+        parts = (ignis_tensor *)ignis__alloc(sizeof *parts * (size_t)count);
+        if (!parts) {
+            ignis__fail_host_memory(call, sizeof *parts * (size_t)count);
+            return result;
+        }
+        while (made < count && (parts[made] = ignis__stack_part(call, tensors[made], made, dim, &first)).id)
+            made++;
+    }
+    if (!parts || made == count) /* concat names what is wrong with count, or null */
+        result = ignis__concat(call, parts ? parts : tensors, count, dim);
+    while (made > 0)
+        (void)ignis_tensor_release(parts[--made]);
+    ignis__free(parts);
+    return result;
 }
 
 /*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
@@ -14603,6 +14706,393 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     if (op.ok)
         out = ignis__op_part(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
+}
+
+/* >>ops.shape - strided copies: slice_step, permute, flip, expand, pad --------------------------------------------------------- */
+
+/*  to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below size; in elements. */
+typedef struct ignis__strides {
+    int rank;
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
+} ignis__strides;
+
+/*  The parameter of the kernels: see kernels/shape.cu. */
+typedef struct ignis__strided {
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
+    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
+    int64_t count, step;
+    int rank;
+} ignis__strided;
+
+static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
+{
+    int i;
+    int64_t stride = 1;
+    for (i = shape->ndim - 1; i >= 0; stride *= shape->dim[i--])
+        strides[i] = stride;
+}
+
+/*  The same dimensions for the kernel: none of 1, the largest steps of `to` first, and neighbours that one stride serves as one. False: there
+    are no elements. */
+static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k)
+{
+    int i, d, at;
+    memset(k, 0, sizeof *k);
+    for (i = 0; i < s->rank; i++) {
+        if (s->size[i] == 0)
+            return false;
+        if (s->size[i] == 1)
+            continue;
+        for (at = k->rank++; at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
+            k->size[at] = k->size[at - 1];
+            k->from[at] = k->from[at - 1];
+            k->to[at] = k->to[at - 1];
+        }
+        k->size[at] = s->size[i];
+        k->from[at] = s->from[i];
+        k->to[at] = s->to[i];
+    }
+    for (d = 0, i = 1; i < k->rank; i++) {
+        if (k->from[d] == k->from[i] * k->size[i] && k->to[d] == k->to[i] * k->size[i])
+            k->size[d] *= k->size[i];
+        else
+            k->size[++d] = k->size[i];
+        k->from[d] = k->from[i];
+        k->to[d] = k->to[i];
+    }
+    k->rank = k->rank ? d + 1 : 0;
+    return true;
+}
+
+/*  Whether dimensions, but for one (-1: none), begin at multiples of a pack in both arrays, or in `to` alone. */
+static bool ignis__strides_packed(const ignis__strided *k, int but, int64_t pack, bool both)
+{
+    int i;
+    for (i = 0; i < k->rank; i++)
+        if (i != but && (k->to[i] % pack || (both && k->from[i] % pack)))
+            return false;
+    return true;
+}
+
+static void ignis__strided_finish(ignis__strided *k)
+{
+    int i;
+    if (k->rank == 0)
+        k->size[k->rank++] = 1;
+    for (i = 0, k->count = 1; i < k->rank; i++) {
+        uint64_t size = (uint64_t)k->size[i], shift = 0;
+        k->count *= k->size[i];
+        if (size >> 31)
+            continue; /* the kernel divides by it in 64 bits then */
+        while ((uint64_t)1 << shift < size)
+            shift++;
+        k->shift[i] = (uint32_t)shift;
+        k->multiplier[i] = (uint32_t)(((((uint64_t)1 << shift) - size) << 32) / size + 1);
+    }
+}
+
+static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *s)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
+    ignis__strided k;
+    int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, rows, columns, src_row, dst_row, edge, blocks;
+    int last, x, packs, gathers;
+    void *params[] = {&target, &source, &k, &packs, &gathers},
+         *tiles[] = {&target, &source, &k, &rows, &columns, &src_row, &dst_row, &packs};
+    if (!op->ok || !ignis__strides_merge(s, &k))
+        return;
+    source += (uint64_t)s->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    target += (uint64_t)s->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    last = k.rank - 1;
+    for (x = 0; x < last; x++)
+        if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
+            break;
+    if (x < last) { /* contiguous along one dimension here, along another there */
+        edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
+        rows = k.size[last];
+        src_row = k.from[last];
+        columns = k.size[x];
+        dst_row = k.to[x];
+        for (k.rank = last - 1; x < k.rank; x++) {
+            k.size[x] = k.size[x + 1];
+            k.from[x] = k.from[x + 1];
+            k.to[x] = k.to[x + 1];
+        }
+        packs =
+            (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 && ignis__strides_packed(&k, -1, pack, true);
+        if (k.rank == 0)
+            k.from[0] = k.to[0] = 0;
+        ignis__strided_finish(&k);
+        blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256, tiles);
+        return;
+    }
+    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(&k, last, pack, false);
+    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(&k, last, pack, true);
+    if (packs) {
+        k.step = k.from[last];
+        k.size[last] /= pack;
+        k.from[last] *= pack;
+        k.to[last] *= pack;
+    }
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
+}
+
+/*  Operations that are one strided copy, each element of the tensor being copied once at most: their gradient is the same copy backwards. */
+typedef struct ignis__strided_params {
+    const char *call;
+    ignis_shape shape; /* of the input */
+    ignis__strides back;
+    bool whole; /* every element of the input is copied */
+} ignis__strided_params;
+
+static ignis_status ignis__strided_backward(const ignis_backward_args *args)
+{
+    const ignis__strided_params *p = (const ignis__strided_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient && !p->whole)
+        ignis__op_zero(&op, gradient);
+    ignis__op_strided(&op, gradient, op.in[0], &p->back);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Begins such an operation: strides are those of an input that is copied as it is. */
+static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
+{
+    memset(s, 0, sizeof *s);
+    if (!ignis__op_begin(op, call, 1, &tensor))
+        return false;
+    s->rank = op->in[0]->shape.ndim;
+    memcpy(s->size, op->in[0]->shape.dim, sizeof s->size);
+    ignis__shape_strides(&op->in[0]->shape, s->from);
+    return true;
+}
+
+/*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s, const double *fill)
+{
+    ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
+    ignis__strided_params p;
+    int64_t numel = 1;
+    int i;
+    memset(&p, 0, sizeof p);
+    if (out) {
+        ignis__shape_strides(shape, s->to);
+        for (i = 0; i < s->rank; i++)
+            numel *= s->size[i];
+        if (fill && numel != out->numel)
+            ignis__op_fill(op, out, *fill);
+        ignis__op_strided(op, out, op->in[0], s);
+        p.call = op->work.call;
+        p.shape = op->in[0]->shape;
+        p.whole = numel == op->in[0]->numel;
+        p.back = *s;
+        memcpy(p.back.from, s->to, sizeof s->to);
+        memcpy(p.back.to, s->from, sizeof s->from);
+        p.back.from_offset = s->to_offset;
+        p.back.to_offset = s->from_offset;
+    }
+    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
+}
+
+/*  Every step-th element of the dimension, from `start` on, which has to lie inside. */
+static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
+{
+    s->from_offset += start * s->from[dim];
+    s->from[dim] *= len > 1 ? step : 1;
+    s->size[dim] = len;
+}
+
+IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    int64_t room; /* elements from start on */
+    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (step == 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "step is 0");
+    if (ignis__op_dim(&op, &dim, "dim")) {
+        room = start < 0 || start >= shape.dim[dim] ? 0 : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
+        if (start < 0 || start > shape.dim[dim] || len < 0 || len > room)
+            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s",
+                           (long long)len, (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
+    }
+    if (op.ok) {
+        shape.dim[dim] = len;
+        ignis__strides_step(&s, dim, len ? start : 0, len, step);
+    }
+    return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
+}
+
+/*  Dimension i of count is one of the tensor's, which the dims before it do not have. */
+static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
+{
+    *dim = dims[i];
+    if (!ignis__op_dim(op, dim, "a dimension"))
+        return false;
+    if (*seen >> *dim & 1)
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "dimension %d of %s is given twice", *dim,
+                              ignis__shape_write(&op->in[0]->shape).text);
+    *seen |= 1u << *dim;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count)
+{
+    ignis__strides s, given;
+    ignis_shape shape;
+    ignis__op op;
+    unsigned seen = 0;
+    int i, dim;
+    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    given = s;
+    if (!dims)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
+    else if (count != shape.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count, ignis__shape_write(&shape).text);
+    for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
+        shape.dim[i] = s.size[i] = given.size[dim];
+        s.from[i] = given.from[dim];
+    }
+    return ignis__strided_end(&op, "permute", &shape, &s, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    unsigned seen = 0;
+    int i, dim;
+    if (!ignis__strided_begin(&op, "ignis_flip", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (!dims)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
+    else if (count < 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "count is %d, below 0", count);
+    for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++)
+        if (s.size[dim] > 0)
+            ignis__strides_step(&s, dim, s.size[dim] - 1, s.size[dim], -1);
+    return ignis__strided_end(&op, "flip", &shape, &s, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    int64_t strides[IGNIS_MAX_DIMS];
+    int i;
+    if (!ignis__strided_begin(&op, "ignis_pad", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (count != shape.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count, ignis__shape_write(&shape).text);
+    for (i = 0; op.ok && i < count; i++) {
+        int64_t low = before ? before[i] : 0, high = after ? after[i] : 0;
+        if (low < 0 || high < 0)
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i,
+                           (long long)low, (long long)high);
+        else if (low > INT64_MAX - shape.dim[i] || high > INT64_MAX - shape.dim[i] - low)
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
+                           ignis__shape_write(&op.in[0]->shape).text, (long long)low, (long long)high);
+        else
+            shape.dim[i] += low + high;
+    }
+    op.ok = op.ok && ignis__shape_check(op.work.call, &shape, op.in[0]->dtype, &strides[0]);
+    if (op.ok)
+        ignis__shape_strides(&shape, strides);
+    for (i = 0; op.ok && before && i < count; i++)
+        s.to_offset += before[i] * strides[i];
+    return ignis__strided_end(&op, "pad", &shape, &s, &value);
+}
+
+/*  Strides of a shape that spreads over another one, as in NumPy: 0 where it is repeated. -1 in `out` becomes what the shape has there. */
+static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)
+{
+    int64_t strides[IGNIS_MAX_DIMS];
+    int i, lacking = out->ndim - shape->ndim;
+    bool fits = lacking >= 0 && out->ndim <= IGNIS_MAX_DIMS;
+    memset(s, 0, sizeof *s);
+    s->rank = out->ndim;
+    ignis__shape_strides(shape, strides);
+    for (i = 0; fits && i < out->ndim; i++) {
+        int64_t of_shape = i < lacking ? 1 : shape->dim[i - lacking];
+        if (out->dim[i] == -1 && i >= lacking)
+            out->dim[i] = of_shape;
+        fits = out->dim[i] == of_shape || (of_shape == 1 && out->dim[i] >= 0);
+        s->from[i] = out->dim[i] != of_shape || i < lacking ? 0 : strides[i - lacking];
+        s->size[i] = out->dim[i];
+    }
+    if (!fits)
+        return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "%s does not spread over %s", ignis__shape_write(shape).text,
+                              ignis__shape_write(out).text);
+    return true;
+}
+
+static ignis_status ignis__expand_backward(const ignis_backward_args *args)
+{
+    const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
+    ignis__array *gradient, *from, *sorted = NULL;
+    ignis__strides s, moved;
+    ignis__spread spread = {1, 1, 1};
+    ignis_shape out = shapes[1];
+    ignis__op op;
+    int i, phase;
+    if (!ignis__op_begin_backward(&op, "ignis_expand", args))
+        return ignis__failed();
+    from = op.in[0];
+    gradient = ignis__op_new(&op, &shapes[0], from->dtype);
+    if (gradient && !ignis__spread_find(&out, &shapes[0], &spread) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+        /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
+        spread.outer = spread.n = spread.inner = 1;
+        memset(&moved, 0, sizeof moved);
+        for (phase = 0; phase < 2; phase++)
+            for (i = 0; i < s.rank; i++)
+                if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
+                    moved.size[moved.rank] = s.size[i];
+                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
+                    *(phase ? &spread.inner : &spread.n) *= s.size[i];
+                }
+        for (i = 0; i < moved.rank; i++)
+            out.dim[i] = moved.size[i];
+        ignis__shape_strides(&out, moved.to);
+        from = sorted = ignis__op_new(&op, &out, gradient->dtype);
+        ignis__op_strided(&op, sorted, op.in[0], &moved);
+    }
+    if (gradient)
+        ignis__op_sum(&op, gradient, from, NULL, 1, &spread);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
+{
+    ignis__strides s;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shapes[2];
+    if (!ignis__op_begin(&op, "ignis_expand", 1, &tensor))
+        return ignis__no_tensor();
+    shapes[0] = op.in[0]->shape;
+    if (ignis__expand_strides(&op, &shapes[0], &shape, &s)) {
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__shape_strides(&shape, s.to);
+        ignis__op_strided(&op, out, op.in[0], &s);
+    }
+    shapes[1] = shape;
+    return ignis__op_end_recorded(&op, out, "expand", ignis__expand_backward, shapes, sizeof shapes);
 }
 
 /* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */

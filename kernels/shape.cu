@@ -1,4 +1,4 @@
-/*  shape.cu - the same elements in another order: transposition, and rows between arrays of different widths
+/*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of different widths
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.
 */
@@ -105,6 +105,97 @@ ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long 
             transpose_tile<PACK>(to, from, m - at_m, n - at_n, b * n, b * m, tile);
         else
             transpose_tile<1>(to, from, m - at_m, n - at_n, b * n, b * m, tile);
+    }
+}
+
+/* >>strided ----------------------------------------------------------------------------------------------------- */
+
+/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what is put
+    inside of a padding; and, with from and to exchanged, their gradients. The last dimension is counted in packs: its size is that
+    in elements divided by those of a pack, its strides are of packs. The host has the same struct. */
+struct ignis_strided {
+    long long size[8], from[8], to[8];
+    uint32_t multiplier[8], shift[8]; /* x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31 */
+    long long count;                  /* packs in all */
+    long long step;                   /* in src, from one element of a pack to the next */
+    int rank;
+};
+
+/*  Offsets of element i of the first so many dimensions. */
+template <bool fits_int> __device__ inline void locate(const ignis_strided &s, int rank, long long i, long long &from, long long &to)
+{
+    for (int d = rank - 1; d > 0; d--) {
+        long long outer;
+        if constexpr (fits_int)
+            outer = (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d];
+        else
+            outer = i / s.size[d];
+        const long long at = i - outer * s.size[d];
+        from += at * s.from[d];
+        to += at * s.to[d];
+        i = outer;
+    }
+    from += i * s.from[0];
+    to += i * s.to[0];
+}
+
+#define STRIDED_IN_FLIGHT 4 /* packs of a thread */
+
+template <int N, bool gathers, bool fits_int> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
+{
+    const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;
+    ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];
+    long long to[STRIDED_IN_FLIGHT];
+#pragma unroll
+    for (int k = 0; k < STRIDED_IN_FLIGHT; k++) {
+        const long long i = first + k * THREADS;
+        long long from = 0;
+        to[k] = 0;
+        if (i >= s.count)
+            continue;
+        locate<fits_int>(s, s.rank, i, from, to[k]);
+        if constexpr (gathers)
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                pack[k][e] = src[from + e * s.step];
+        else
+            pack[k] = ignis_load<N>(src + from);
+    }
+#pragma unroll
+    for (int k = 0; k < STRIDED_IN_FLIGHT; k++)
+        if (first + k * THREADS < s.count)
+            ignis_store_streaming(dst + to[k], pack[k]);
+}
+
+/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at once; loaded one by one where gathers.
+    Without packs it is one element. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
+{
+    const bool fits_int = s.count + THREADS * STRIDED_IN_FLIGHT < 1LL << 31;
+    if (!packs)
+        fits_int ? strided<1, false, true>(dst, src, s) : strided<1, false, false>(dst, src, s);
+    else if (!gathers)
+        fits_int ? strided<PACK, false, true>(dst, src, s) : strided<PACK, false, false>(dst, src, s);
+    else
+        fits_int ? strided<PACK, true, true>(dst, src, s) : strided<PACK, true, false>(dst, src, s);
+}
+
+/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row apart in
+    src, and src along the columns, which are dst_row apart in dst. One tile a block and turn; s.count of these pairs of dimensions. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row, long long dst_row,
+                        int packs)
+{
+    __shared__ T tile[EDGE][TILE_ROW];
+    const long long row_tiles = (rows + EDGE - 1) / EDGE, column_tiles = (columns + EDGE - 1) / EDGE;
+    for (long long item = blockIdx.x; item < s.count * row_tiles * column_tiles; item += gridDim.x) {
+        const long long column = item % column_tiles * EDGE, row = item / column_tiles % row_tiles * EDGE;
+        long long from = row * src_row + column, to = column * dst_row + row;
+        locate<false>(s, s.rank, item / column_tiles / row_tiles, from, to);
+        if (packs)
+            transpose_tile<PACK>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);
+        else
+            transpose_tile<1>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);
     }
 }
 

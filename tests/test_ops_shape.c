@@ -1,0 +1,428 @@
+/*  test_ops_shape.c - operations that move elements: permutations, strided slices, flips, expansions, stacks, padding
+
+    What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here by
+    walking over coordinates, and values and gradients follow from it in every dtype. Values are small integers, which every dtype holds. */
+#include "tensor.h"
+
+#include <math.h>
+
+static const ignis_dtype all_dtypes[7] = {IGNIS_F64, IGNIS_F32, IGNIS_F16, IGNIS_BF16, IGNIS_I32, IGNIS_I64, IGNIS_U8};
+
+typedef enum move_kind { PERMUTE, FLIP, STEP, PAD, EXPAND } move_kind;
+
+typedef struct move {
+    move_kind kind;
+    ignis_shape in, out;
+    int dims[IGNIS_MAX_DIMS], count;
+    int64_t start, len, step, before[IGNIS_MAX_DIMS], after[IGNIS_MAX_DIMS];
+} move;
+
+static const double filling = 5;
+
+static ignis_tensor move_run(const move *m, ignis_tensor x)
+{
+    switch (m->kind) {
+    case PERMUTE: return ignis_permute(x, m->dims, m->count);
+    case FLIP: return ignis_flip(x, m->dims, m->count);
+    case STEP: return ignis_slice_step(x, m->dims[0], m->start, m->len, m->step);
+    case PAD: return ignis_pad(x, m->before, m->after, m->in.ndim, filling);
+    default: return ignis_expand(x, m->out);
+    }
+}
+
+/*  The element of the input at the coordinates `at` of the result; -1: none. */
+static int64_t move_source(const move *m, const int64_t *at)
+{
+    int64_t from[IGNIS_MAX_DIMS] = {0}, index = 0;
+    int i;
+    for (i = 0; i < m->in.ndim; i++)
+        from[i] = at[i + (m->kind == EXPAND ? m->out.ndim - m->in.ndim : 0)];
+    for (i = 0; i < m->count; i++) {
+        if (m->kind == PERMUTE)
+            from[m->dims[i]] = at[i];
+        if (m->kind == FLIP)
+            from[m->dims[i]] = m->in.dim[m->dims[i]] - 1 - at[m->dims[i]];
+        if (m->kind == STEP)
+            from[m->dims[i]] = m->start + at[m->dims[i]] * m->step;
+    }
+    for (i = 0; i < m->in.ndim; i++) {
+        if (m->kind == PAD)
+            from[i] -= m->before[i];
+        if (m->kind == EXPAND && m->in.dim[i] == 1)
+            from[i] = 0;
+        if (from[i] < 0 || from[i] >= m->in.dim[i])
+            return -1;
+        index = index * m->in.dim[i] + from[i];
+    }
+    return index;
+}
+
+static int64_t *move_map(const move *m)
+{
+    int64_t numel = shape_numel(m->out), i, rest, at[IGNIS_MAX_DIMS], *map = (int64_t *)malloc(sizeof *map * (size_t)(numel + 1));
+    int d;
+    for (i = 0; i < numel; i++) {
+        for (rest = i, d = m->out.ndim - 1; d >= 0; rest /= m->out.dim[d--])
+            at[d] = rest % m->out.dim[d];
+        map[i] = move_source(m, at);
+    }
+    return map;
+}
+
+static void check_move(const move *m)
+{
+    int64_t numel = shape_numel(m->out), from = shape_numel(m->in), i, wrong, *map = move_map(m);
+    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)), *weights = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got;
+    double *expected = (double *)malloc(sizeof *in * (size_t)(from + 1));
+    int d;
+    for (i = 0; i < from; i++)
+        in[i] = (double)(i * 7 % 251);
+    for (i = 0; i < numel; i++)
+        weights[i] = (double)(i * 5 % 13);
+    for (d = 0; d < COUNT_OF(all_dtypes); d++) {
+        bool differentiates = d < 4;
+        double tolerance = m->kind != EXPAND || d < 2 ? 0 : d == 2 ? 1.0 / 1024 : 1.0 / 128; /* a sum in f32, rounded once */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(in, m->in, all_dtypes[d], differentiates), y = move_run(m, x), w;
+        CHECK_OK(ignis_status_last());
+        CHECK_SHAPE_IS(y, m->out);
+        CHECK_INT(tensor_info(y).dtype, all_dtypes[d]);
+        got = tensor_values(y);
+        for (i = 0, wrong = 0; i < numel; i++)
+            wrong += got[i] != (map[i] < 0 ? filling : in[map[i]]);
+        CHECK_INT(wrong, 0);
+        free(got);
+        if (differentiates) {
+            w = tensor_of(weights, m->out, all_dtypes[d], false);
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(w)));
+            memset(expected, 0, sizeof *expected * (size_t)from);
+            for (i = 0; i < numel; i++)
+                if (map[i] >= 0)
+                    expected[map[i]] += weights[i];
+            got = array_values(ignis_tensor_grad(x));
+            for (i = 0, wrong = 0; i < from; i++)
+                wrong += !is_close(got[i], expected[i], tolerance);
+            CHECK_INT(wrong, 0);
+            free(got);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    free(map);
+    free(in);
+    free(weights);
+    free(expected);
+}
+
+/*  Odd sizes, one and none; whole packs; both sides of a tile; more dimensions than merge. */
+static const ignis_shape move_shapes[] = {{1, {1}},
+                                          {1, {37}},
+                                          {2, {5, 3}},
+                                          {2, {17, 67}},
+                                          {2, {64, 48}},
+                                          {2, {3, 0}},
+                                          {3, {2, 19, 23}},
+                                          {3, {16, 3, 32}},
+                                          {3, {32, 16, 16}},
+                                          {4, {3, 17, 2, 18}},
+                                          {4, {2, 1, 31, 16}},
+                                          {5, {2, 3, 2, 5, 16}},
+                                          {8, {2, 1, 3, 2, 2, 1, 2, 3}}};
+
+static move move_begin(move_kind kind, const ignis_shape *shape)
+{
+    move m;
+    memset(&m, 0, sizeof m);
+    m.kind = kind;
+    m.in = m.out = *shape;
+    return m;
+}
+
+TEST(permute)
+{
+    unsigned state = 1;
+    int s, turn, i;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(move_shapes); s++)
+        for (turn = 0; turn < 4; turn++) {
+            move m = move_begin(PERMUTE, &move_shapes[s]);
+            m.count = m.in.ndim;
+            for (i = 0; i < m.count; i++)
+                m.dims[i] = turn == 1 ? m.count - 1 - i : i; /* none, reversed, two at random */
+            for (i = m.count - 1; turn > 1 && i > 0; i--) {
+                int other = (int)test_draw(&state, (unsigned)i + 1), dim = m.dims[i];
+                m.dims[i] = m.dims[other];
+                m.dims[other] = dim;
+            }
+            for (i = 0; i < m.count; i++)
+                m.out.dim[i] = m.in.dim[m.dims[i]];
+            check_move(&m);
+        }
+}
+
+TEST(flip)
+{
+    int s, set, i;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(move_shapes); s++)
+        for (set = 0; set < 4; set++) {
+            move m = move_begin(FLIP, &move_shapes[s]);
+            for (i = 0; i < m.in.ndim; i++)
+                if (set == 3 || (set == 1 && i == 0) || (set == 2 && i == m.in.ndim - 1))
+                    m.dims[m.count++] = i;
+            check_move(&m);
+        }
+}
+
+TEST(slice_step)
+{
+    static const int64_t steps[] = {1, 2, 3, -1, -2, 1000};
+    int s, k, i;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(move_shapes); s++)
+        for (k = 0; k < COUNT_OF(steps); k++)
+            for (i = 0; i < move_shapes[s].ndim; i++) {
+                move m = move_begin(STEP, &move_shapes[s]);
+                int64_t size = m.in.dim[i];
+                m.count = 1;
+                m.dims[0] = i;
+                m.step = steps[k];
+                m.start = size == 0 ? 0 : m.step > 0 ? size / 4 : size - 1 - size / 5;
+                while (m.start + m.len * m.step >= 0 && m.start + m.len * m.step < size)
+                    m.len++;
+                m.out.dim[i] = m.len;
+                check_move(&m);
+            }
+}
+
+TEST(pad)
+{
+    int s, turn, i;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(move_shapes); s++)
+        for (turn = 0; turn < 4; turn++) {
+            move m = move_begin(PAD, &move_shapes[s]);
+            for (i = 0; i < m.in.ndim; i++) { /* nothing; one side of each; whole packs of the last; in front of the first */
+                m.before[i] = turn == 1 ? i % 3 : turn == 2 && i == m.in.ndim - 1 ? 16 : turn == 3 && i == 0 ? 2 : 0;
+                m.after[i] = turn == 1 ? (i + 1) % 2 : turn == 2 && i == m.in.ndim - 1 ? 32 : 0;
+                m.out.dim[i] += m.before[i] + m.after[i];
+            }
+            check_move(&m);
+        }
+}
+
+TEST(expand)
+{
+    static const ignis_shape pairs[][2] = {{{1, {1}}, {1, {1}}},
+                                           {{1, {1}}, {1, {37}}},
+                                           {{1, {1}}, {3, {2, 3, 16}}},
+                                           {{2, {5, 1}}, {2, {5, 17}}},
+                                           {{2, {1, 48}}, {2, {7, 48}}},
+                                           {{1, {13}}, {3, {2, 3, 13}}},
+                                           {{3, {2, 1, 16}}, {3, {2, 3, 16}}},
+                                           {{3, {1, 3, 1}}, {3, {5, 3, 7}}}, /* sums in two places */
+                                           {{4, {1, 17, 1, 18}}, {5, {2, 3, 17, 4, 18}}},
+                                           {{4, {2, 1, 3, 1}}, {4, {2, 5, 3, 16}}},
+                                           {{2, {3, 1}}, {2, {3, 0}}},
+                                           {{2, {0, 1}}, {3, {2, 0, 5}}},
+                                           {{8, {1, 2, 1, 2, 1, 2, 1, 2}}, {8, {2, 2, 2, 2, 3, 2, 2, 2}}}};
+    int s;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(pairs); s++) {
+        move m = move_begin(EXPAND, &pairs[s][0]);
+        m.out = pairs[s][1];
+        check_move(&m);
+    }
+}
+
+TEST(expand_keeps_a_dimension)
+{
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    CHECK_SHAPE_IS(ignis_expand(tensor_counting(IGNIS_SHAPE(3, 1), IGNIS_F32, 1, false), IGNIS_SHAPE(2, -1, 4)), IGNIS_SHAPE(2, 3, 4));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(stack)
+{
+    static const int counts[] = {1, 2, 8, 9, 20};
+    ignis_tensor parts[20];
+    int c, dim, i, d;
+    SETUP(NULL);
+    for (d = 0; d < COUNT_OF(all_dtypes); d++)
+        for (c = 0; c < COUNT_OF(counts); c++)
+            for (dim = -3; dim < 3; dim++) {
+                ignis_scope scope = ignis_scope_begin();
+                ignis_tensor whole, weights;
+                ignis_shape shape = IGNIS_SHAPE(3, 5);
+                int64_t k, outer, inner, wrong = 0, place = dim < 0 ? dim + 3 : dim;
+                double *got, *grad;
+                for (i = 0; i < counts[c]; i++)
+                    parts[i] = tensor_counting(shape, all_dtypes[d], 1 + i % 3, d < 4);
+                whole = ignis_stack(parts, counts[c], dim);
+                CHECK_INT(shape_of(whole).dim[place], counts[c]);
+                CHECK_INT(shape_of(whole).ndim, 3);
+                outer = place == 0 ? 1 : place == 1 ? 3 : 15;
+                inner = 15 / outer;
+                got = tensor_values(whole);
+                for (k = 0; k < 15 * counts[c]; k++)
+                    wrong += got[k] != (double)((k / inner / counts[c] * inner + k % inner + 1) * (1 + k / inner % counts[c] % 3));
+                CHECK_INT(wrong, 0);
+                free(got);
+                if (d < 4) {
+                    weights = tensor_counting(shape_of(whole), IGNIS_F64, 1, false);
+                    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(ignis_cast(whole, IGNIS_F64), weights)), IGNIS_NO_ARRAY));
+                    for (i = 0; i < counts[c]; i++) {
+                        grad = array_values(ignis_tensor_grad(parts[i]));
+                        for (k = 0; k < 15; k++)
+                            wrong +=
+                                !is_close(grad[k], (double)((k / inner * counts[c] + i) * inner + k % inner + 1), d < 3 ? 0 : 1.0 / 128);
+                        free(grad);
+                    }
+                    CHECK_INT(wrong, 0);
+                }
+                CHECK_OK(ignis_scope_end(scope));
+            }
+}
+
+TEST(moves_refuse)
+{
+    static const int twice[] = {0, 0}, outside[] = {0, 2}, both[] = {0, 1};
+    static const int64_t negative[] = {0, -1}, huge[] = {INT64_MAX, 0};
+    ignis_scope scope;
+    ignis_tensor a, b, eight, pair[2];
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    b = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, false);
+    eight = tensor_counting(IGNIS_SHAPE(1, 1, 1, 1, 1, 1, 1, 2), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_permute(a, twice, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_MESSAGE_HAS("dimension 0 of [2, 3] is given twice");
+    CHECK_REFUSED(0, ignis_permute(a, outside, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_permute(a, both, 1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_permute(a, NULL, 2).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_flip(a, twice, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_flip(a, both, -1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_flip(a, NULL, 1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, 0, 2, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, 0, 3, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_MESSAGE_HAS("3 elements from 0 on in steps of 2 are outside dim 1 of shape [2, 3]");
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, 1, 3, -1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, 3, 1, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, -1, 1, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice_step(a, 1, 0, 2, INT64_MIN).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice_step(a, 2, 0, 1, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_INT(ignis_tensor_numel(ignis_slice_step(a, 1, 3, 0, 1)), 0);
+    CHECK_REFUSED(0, ignis_pad(a, NULL, NULL, 1, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_pad(a, NULL, negative, 2, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("dimension 1 is padded by 0 and -1");
+    CHECK_REFUSED(0, ignis_pad(a, huge, NULL, 2, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW);
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(2, 4)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_MESSAGE_HAS("[2, 3] does not spread over [2, 4]");
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(-1, 2, 3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    pair[0] = a, pair[1] = b;
+    CHECK_REFUSED(0, ignis_stack(pair, 2, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_MESSAGE_HAS("ignis_stack: tensor 1 is [3, 2], tensor 0 is [2, 3]");
+    CHECK_REFUSED(0, ignis_stack(pair, 1, 3).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_stack(pair, 0, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_stack(NULL, 1, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_stack(&eight, 1, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
+    pair[1] = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false);
+    CHECK_REFUSED(0, ignis_stack(pair, 2, 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- what all operations here have in common ---------------------------------------------------------------------------- */
+
+/*  Each operation as a function of x [6, 5]. */
+static ignis_tensor common_run(int which, ignis_tensor x)
+{
+    static const int dims[] = {1, 0};
+    static const int64_t widths[] = {1, 2};
+    switch (which) {
+    case 0: return ignis_permute(x, dims, 2);
+    case 1: return ignis_flip(x, dims, 1);
+    case 2: return ignis_slice_step(x, 0, 5, 3, -2);
+    case 3: return ignis_pad(x, widths, NULL, 2, 1);
+    case 4: return ignis_expand(x, IGNIS_SHAPE(2, 6, 5));
+    case 5: return ignis_stack(&x, 1, 1);
+    default: return no_tensor();
+    }
+}
+enum { COMMON = 6 };
+
+static ignis_tensor common_call(const ignis_tensor *x, int count, void *which)
+{
+    (void)count;
+    return common_run(*(const int *)which, x[0]);
+}
+
+TEST(gradients_agree_with_differences)
+{
+    int which;
+    SETUP(NULL);
+    for (which = 0; which < COMMON; which++) {
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F64, 3, true);
+        CHECK(ignis_gradcheck(common_call, &which, &x, 1, NULL) < 1e-6);
+        CHECK_OK(ignis_status_last());
+        let_go(x);
+    }
+}
+
+TEST(backward_walks_once)
+{
+    int which;
+    SETUP(NULL);
+    for (which = 0; which < COMMON; which++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor loss = ignis_sum(common_run(which, tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 3, true)));
+        CHECK_OK(ignis_backward_retain(loss, IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        CHECK_STATUS(ignis_backward(loss, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+/*  A graph computes values and gradients anew from what its input holds when it is launched. */
+TEST(graphs)
+{
+    int which, i;
+    SETUP(NULL);
+    for (which = 0; which < COMMON; which++) {
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 3, true), y = no_tensor();
+        double *values = NULL, *grad = NULL, *noise_values;
+        ignis_graph graph = {0};
+        for (i = 0; i < 2; i++) {
+            ignis_scope scope = ignis_scope_begin();
+            if (i == 1)
+                CHECK_OK(ignis_graph_begin());
+            y = common_run(which, x);
+            CHECK_OK(ignis_backward(ignis_sum(ignis_mul(y, y)), IGNIS_NO_ARRAY));
+            if (i == 1)
+                graph = ignis_graph_end();
+            if (i == 0) {
+                values = tensor_values(y);
+                grad = array_values(ignis_tensor_grad(x));
+                CHECK_OK(ignis_array_zero(ignis_tensor_grad(x)));
+                CHECK_OK(ignis_scope_end(scope));
+                continue;
+            }
+            y = ignis_scope_return(scope, y);
+            CHECK_OK(ignis_graph_launch(graph));
+            noise_values = tensor_values(y);
+            CHECK(memcmp(noise_values, values, sizeof *values * (size_t)numel_of(y)) == 0);
+            free(noise_values);
+            noise_values = array_values(ignis_tensor_grad(x));
+            CHECK(memcmp(noise_values, grad, sizeof *grad * 30) == 0);
+            free(noise_values);
+        }
+        CHECK_OK(ignis_graph_free(graph));
+        free(values);
+        free(grad);
+        let_go(y);
+        let_go(x);
+    }
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
