@@ -32,7 +32,7 @@
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    106 lines    5407 bytes
-        shape.cu                   229 lines   11207 bytes
+        shape.cu                   226 lines   10836 bytes
         softmax.cu                 677 lines   30944 bytes
 */
 #include <stdint.h>
@@ -8235,15 +8235,13 @@ static const char *const ignis__lines_shape_cu[] = {
     "    int rank;",
     "};",
     "",
-    "/*  Offsets of element i of the first so many dimensions. */",
-    "template <bool fits_int> __device__ inline void locate(const ignis_strided &s, int rank, long long i, long long &from, long long &to)",
+    "/*  Offsets of pack i. */",
+    "__device__ inline void locate(const ignis_strided &s, long long i, long long &from, long long &to)",
     "{",
-    "    for (int d = rank - 1; d > 0; d--) {",
-    "        long long outer;",
-    "        if constexpr (fits_int)",
-    "            outer = (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d];",
-    "        else",
-    "            outer = i / s.size[d];",
+    "    const bool is_short = s.count < 1LL << 31;",
+    "#pragma unroll 1",
+    "    for (int d = s.rank - 1; d > 0; d--) {",
+    "        const long long outer = is_short ? (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d] : i / s.size[d];",
     "        const long long at = i - outer * s.size[d];",
     "        from += at * s.from[d];",
     "        to += at * s.to[d];",
@@ -8255,7 +8253,7 @@ static const char *const ignis__lines_shape_cu[] = {
     "",
     "#define STRIDED_IN_FLIGHT 4 /* packs of a thread */",
     "",
-    "template <int N, bool gathers, bool fits_int> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)",
+    "template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)",
     "{",
     "    const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;",
     "    ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];",
@@ -8267,7 +8265,7 @@ static const char *const ignis__lines_shape_cu[] = {
     "        to[k] = 0;",
     "        if (i >= s.count)",
     "            continue;",
-    "        locate<fits_int>(s, s.rank, i, from, to[k]);",
+    "        locate(s, i, from, to[k]);",
     "        if constexpr (gathers)",
     "#pragma unroll",
     "            for (int e = 0; e < N; e++)",
@@ -8285,13 +8283,12 @@ static const char *const ignis__lines_shape_cu[] = {
     "    Without packs it is one element. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)",
     "{",
-    "    const bool fits_int = s.count + THREADS * STRIDED_IN_FLIGHT < 1LL << 31;",
     "    if (!packs)",
-    "        fits_int ? strided<1, false, true>(dst, src, s) : strided<1, false, false>(dst, src, s);",
+    "        strided<1, false>(dst, src, s);",
     "    else if (!gathers)",
-    "        fits_int ? strided<PACK, false, true>(dst, src, s) : strided<PACK, false, false>(dst, src, s);",
+    "        strided<PACK, false>(dst, src, s);",
     "    else",
-    "        fits_int ? strided<PACK, true, true>(dst, src, s) : strided<PACK, true, false>(dst, src, s);",
+    "        strided<PACK, true>(dst, src, s);",
     "}",
     "",
     "/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row apart in",
@@ -8305,7 +8302,7 @@ static const char *const ignis__lines_shape_cu[] = {
     "    for (long long item = blockIdx.x; item < s.count * row_tiles * column_tiles; item += gridDim.x) {",
     "        const long long column = item % column_tiles * EDGE, row = item / column_tiles % row_tiles * EDGE;",
     "        long long from = row * src_row + column, to = column * dst_row + row;",
-    "        locate<false>(s, s.rank, item / column_tiles / row_tiles, from, to);",
+    "        locate(s, item / column_tiles / row_tiles, from, to);",
     "        if (packs)",
     "            transpose_tile<PACK>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);",
     "        else",
@@ -9057,7 +9054,7 @@ static const ignis__source ignis__sources[] = {
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
-    {"shape.cu", 0x362c214c240b7980ULL, ignis__lines_shape_cu, 229},
+    {"shape.cu", 0x2a5c0388053dbda1ULL, ignis__lines_shape_cu, 226},
     {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
 };
 

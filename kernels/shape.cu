@@ -121,15 +121,13 @@ struct ignis_strided {
     int rank;
 };
 
-/*  Offsets of element i of the first so many dimensions. */
-template <bool fits_int> __device__ inline void locate(const ignis_strided &s, int rank, long long i, long long &from, long long &to)
+/*  Offsets of pack i. */
+__device__ inline void locate(const ignis_strided &s, long long i, long long &from, long long &to)
 {
-    for (int d = rank - 1; d > 0; d--) {
-        long long outer;
-        if constexpr (fits_int)
-            outer = (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d];
-        else
-            outer = i / s.size[d];
+    const bool is_short = s.count < 1LL << 31;
+#pragma unroll 1
+    for (int d = s.rank - 1; d > 0; d--) {
+        const long long outer = is_short ? (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d] : i / s.size[d];
         const long long at = i - outer * s.size[d];
         from += at * s.from[d];
         to += at * s.to[d];
@@ -141,7 +139,7 @@ template <bool fits_int> __device__ inline void locate(const ignis_strided &s, i
 
 #define STRIDED_IN_FLIGHT 4 /* packs of a thread */
 
-template <int N, bool gathers, bool fits_int> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
+template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
 {
     const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;
     ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];
@@ -153,7 +151,7 @@ template <int N, bool gathers, bool fits_int> __device__ inline void strided(T *
         to[k] = 0;
         if (i >= s.count)
             continue;
-        locate<fits_int>(s, s.rank, i, from, to[k]);
+        locate(s, i, from, to[k]);
         if constexpr (gathers)
 #pragma unroll
             for (int e = 0; e < N; e++)
@@ -171,13 +169,12 @@ template <int N, bool gathers, bool fits_int> __device__ inline void strided(T *
     Without packs it is one element. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
 {
-    const bool fits_int = s.count + THREADS * STRIDED_IN_FLIGHT < 1LL << 31;
     if (!packs)
-        fits_int ? strided<1, false, true>(dst, src, s) : strided<1, false, false>(dst, src, s);
+        strided<1, false>(dst, src, s);
     else if (!gathers)
-        fits_int ? strided<PACK, false, true>(dst, src, s) : strided<PACK, false, false>(dst, src, s);
+        strided<PACK, false>(dst, src, s);
     else
-        fits_int ? strided<PACK, true, true>(dst, src, s) : strided<PACK, true, false>(dst, src, s);
+        strided<PACK, true>(dst, src, s);
 }
 
 /*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row apart in
@@ -191,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (long long item = blockIdx.x; item < s.count * row_tiles * column_tiles; item += gridDim.x) {
         const long long column = item % column_tiles * EDGE, row = item / column_tiles % row_tiles * EDGE;
         long long from = row * src_row + column, to = column * dst_row + row;
-        locate<false>(s, s.rank, item / column_tiles / row_tiles, from, to);
+        locate(s, item / column_tiles / row_tiles, from, to);
         if (packs)
             transpose_tile<PACK>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);
         else
