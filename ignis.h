@@ -15,7 +15,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding
+                        .index .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -1809,6 +1810,35 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
+
+/* >>ops.index --------------------------------------------------------------------------------------------------- */
+
+/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...], j, ...]. Any dtype.
+    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the result
+    has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA; in
+    backward UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index);
+
+/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...]. Any dtype.
+    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for ignis_gather.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_gather.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
+
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]. Any dtype.
+    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded once,
+    in a fixed order: equal inputs give equal bits.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
@@ -9056,6 +9086,17 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
     X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                            \
     X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                          \
+    X(GATHER, GATHER_CU, "ignis_gather")                                                       \
+    X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
+    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
+    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
+    X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
+    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
+    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
+    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -9116,9 +9157,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ROPE, ROPE_CU, "ignis_rope")                                                             \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                                  \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                                    \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                              \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
@@ -9284,7 +9322,8 @@ static int ignis__source_dtypes(int source)
     if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
         strncmp(name, "gemm_", 5) == 0)
         return 0;
-    return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
+    return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
+                                                                                     : 4 /* the floating types come first */;
 }
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
@@ -12788,6 +12827,14 @@ IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const c
     return op->ok;
 }
 
+IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const char *name)
+{
+    ignis_dtype dtype = op->in[input]->dtype;
+    if (dtype != IGNIS_I32 && dtype != IGNIS_I64)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; i32 or i64 is needed", name, ignis__dtypes[dtype].name);
+    return op->ok;
+}
+
 IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
@@ -14732,9 +14779,9 @@ static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
         strides[i] = stride;
 }
 
-/*  The same dimensions for the kernel: none of 1, the largest steps of `to` first, and neighbours that one stride serves as one. False: there
-    are no elements. */
-static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k)
+/*  The same dimensions for the kernel: none of 1, and neighbours that one stride serves as one; sorted: the largest steps of `to` first. False:
+    there are no elements. */
+static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
 {
     int i, d, at;
     memset(k, 0, sizeof *k);
@@ -14743,7 +14790,7 @@ static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k)
             return false;
         if (s->size[i] == 1)
             continue;
-        for (at = k->rank++; at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
+        for (at = k->rank++; sorted && at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
             k->size[at] = k->size[at - 1];
             k->from[at] = k->from[at - 1];
             k->to[at] = k->to[at - 1];
@@ -14764,12 +14811,12 @@ static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k)
     return true;
 }
 
-/*  Whether dimensions, but for one (-1: none), begin at multiples of a pack in both arrays, or in `to` alone. */
-static bool ignis__strides_packed(const ignis__strided *k, int but, int64_t pack, bool both)
+/*  Whether strides, but for that of one dimension (-1: none), are multiples of a pack. */
+static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
 {
     int i;
-    for (i = 0; i < k->rank; i++)
-        if (i != but && (k->to[i] % pack || (both && k->from[i] % pack)))
+    for (i = 0; i < rank; i++)
+        if (i != but && strides[i] % pack)
             return false;
     return true;
 }
@@ -14799,7 +14846,7 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     int last, x, packs, gathers;
     void *params[] = {&target, &source, &k, &packs, &gathers},
          *tiles[] = {&target, &source, &k, &rows, &columns, &src_row, &dst_row, &packs};
-    if (!op->ok || !ignis__strides_merge(s, &k))
+    if (!op->ok || !ignis__strides_merge(s, &k, true))
         return;
     source += (uint64_t)s->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
     target += (uint64_t)s->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
@@ -14818,8 +14865,8 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
             k.from[x] = k.from[x + 1];
             k.to[x] = k.to[x + 1];
         }
-        packs =
-            (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 && ignis__strides_packed(&k, -1, pack, true);
+        packs = (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 &&
+                ignis__strides_packed(k.from, k.rank, -1, pack) && ignis__strides_packed(k.to, k.rank, -1, pack);
         if (k.rank == 0)
             k.from[0] = k.to[0] = 0;
         ignis__strided_finish(&k);
@@ -14827,8 +14874,8 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
         ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256, tiles);
         return;
     }
-    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(&k, last, pack, false);
-    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(&k, last, pack, true);
+    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(k.to, k.rank, last, pack);
+    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.step = k.from[last];
         k.size[last] /= pack;
@@ -15923,49 +15970,91 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     return result;
 }
 
+/* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
+
+/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32 bits, of 64
+    for types of 8 bytes. See kernels/sort.cu. */
+typedef struct ignis__radix {
+    ignis_dtype dtype; /* whose kernels sort */
+    int64_t rows, n, tiles;
+    ignis__address keys[2], positions[2], counts;
+} ignis__radix;
+
+/*  Makes the lists. The caller puts the keys into keys[0]. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+{
+    bool wide = ignis__dtypes[dtype].size == 8;
+    int i;
+    sort->dtype = dtype;
+    sort->rows = rows;
+    sort->n = n;
+    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
+    for (i = 0; i < 2; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
+    }
+    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
+}
+
+/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+{
+    int64_t blocks = sort->rows * sort->tiles;
+    int shift, passes = 1, tiles = (int)sort->tiles;
+    ignis__address none = 0, totals, swap;
+    ignis__array *all;
+    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles};
+    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    while (passes < 8 && highest >> (8 * passes))
+        passes++;
+    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
+    if (all)
+        ignis__op_zero(op, all);
+    totals = ignis__op_write(op, all);
+    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * 256, 256, scan);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
+        scatter[3] = &sort->positions[0];
+        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
+        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
+    }
+}
+
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
 
 /*  Geometry of kernels/embedding.cu. */
-#define IGNIS__SORT_TILE 2048
-#define IGNIS__SORT_DIGITS 256
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  Of one gradient: the lists that are sorted, in pairs of which each pass reads one and writes the other. */
-typedef struct ignis__embedding_sort {
-    ignis__address keys[2], positions[2], counts, bounds;
-} ignis__embedding_sort;
-
-/*  Sorts positions by id. Returns which of the lists are the sorted ones. */
-static int ignis__embedding_sort_run(ignis__op *op, ignis__embedding_sort *sort, ignis__array *ids, int64_t vocab, ignis_dtype dtype)
+/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order. */
+static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n)
 {
-    int64_t count = ids->numel, tiles = ignis__ceil_div(count, IGNIS__SORT_TILE), numbers = tiles * IGNIS__SORT_DIGITS;
-    int64_t larger = count > 2 * vocab ? count : 2 * vocab;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, from = 0, shift, i;
-    ignis__address source = ignis__op_read(op, ids), none = 0;
-    void *keys[] = {&sort->keys[0], &sort->bounds, &source, &id_bytes, &count, &vocab};
-    void *digits[] = {&sort->counts, NULL, &count, &shift};
-    void *scan[] = {&sort->counts, &numbers};
-    void *scatter[] = {NULL, NULL, NULL, NULL, &sort->counts, &count, &shift};
-    void *bounds[] = {&sort->bounds, NULL, &count, &vocab};
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
-        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
-    }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, numbers, IGNIS_I32));
-    sort->bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
+    ignis_dtype dtype = grad->dtype;
+    int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed;
+    ignis__radix sort;
+    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
+    unsigned threads;
+    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab}, *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
+    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed};
+    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
+    if (!op->ok || rows->numel == 0)
+        return;
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    for (shift = 0; vocab >> shift; shift += 8, from = 1 - from) { /* keys are up to vocab, for ids out of range */
-        digits[1] = scatter[2] = &sort->keys[from];
-        scatter[0] = &sort->keys[1 - from];
-        scatter[1] = &sort->positions[1 - from];
-        scatter[3] = shift == 0 ? &none : &sort->positions[from];
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_COUNT, dtype, tiles, 256, digits);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCAN, dtype, tiles ? 1 : 0, 1024, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCATTER, dtype, tiles, 256, scatter);
-    }
-    bounds[1] = &sort->keys[from];
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, bounds);
-    return from;
+    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
+    chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
+    partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
+    from = ignis__op_read(op, grad);
+    to = ignis__op_write(op, rows);
+    packed = n % ignis__pack_elements(dtype) == 0 && (to | from) % 16 == 0;
+    share = packed ? ignis__pack_elements(dtype) : 1;
+    threads = ignis__row_threads(n, share, 256);
+    across = ignis__ceil_div(n, threads * share);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, finish);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -15973,39 +16062,16 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
     ignis_shape shape;
-    ignis__array *made = NULL;
-    ignis__embedding_sort sort;
-    ignis__address to, grad, partial;
-    int64_t count, vocab = table[0], n = table[1], chunks, share, across;
-    ignis_dtype dtype;
-    unsigned threads;
-    int sorted, packed;
-    void *whole[] = {&to, &partial, &grad, NULL, NULL, &count, &vocab, &n, &packed};
-    void *rows[] = {&to, &partial, &sort.bounds, &vocab, &n, &packed};
+    ignis__array *made;
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
-    dtype = op.in[0]->dtype;
-    count = op.in[1]->numel;
     memset(&shape, 0, sizeof shape);
     shape.ndim = 2;
-    shape.dim[0] = vocab;
-    shape.dim[1] = n;
-    made = ignis__op_new(&op, &shape, dtype);
-    if (op.ok && made->numel > 0) {
-        sorted = ignis__embedding_sort_run(&op, &sort, op.in[1], vocab, dtype);
-        whole[3] = &sort.keys[sorted];
-        whole[4] = &sort.positions[sorted];
-        chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
-        partial = ignis__op_write(&op, ignis__op_new_row(&op, 2 * chunks * n, ignis__wide_dtype(dtype)));
-        grad = ignis__op_read(&op, op.in[0]);
-        to = ignis__op_write(&op, made);
-        packed = n % ignis__pack_elements(dtype) == 0 && (to | grad) % 16 == 0;
-        share = packed ? ignis__pack_elements(dtype) : 1;
-        threads = ignis__row_threads(n, share, 256);
-        across = ignis__ceil_div(n, threads * share);
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, rows);
-    }
+    shape.dim[0] = table[0];
+    shape.dim[1] = table[1];
+    made = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (made)
+        ignis__op_add_rows(&op, made, op.in[0], op.in[1], table[0], table[1]);
     return ignis__op_give(&op, args, 1, &made);
 }
 
@@ -16014,8 +16080,8 @@ static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
 {
     const ignis__array *table = op->in[0], *ids = op->in[1];
     *shape = ids->shape;
-    if (ids->dtype != IGNIS_I32 && ids->dtype != IGNIS_I64)
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "ids is %s; i32 or i64 is needed", ignis__dtypes[ids->dtype].name);
+    if (!ignis__op_is_index(op, 1, "ids"))
+        return false;
     if (table->shape.ndim != 2)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
     if (ids->shape.ndim == IGNIS_MAX_DIMS)
@@ -16058,6 +16124,253 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
+}
+
+/* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
+
+/*  How elements i of one shape belong to those of an array that is indexed along a dimension: strides.from leads to a place in it, without that
+    dimension, strides.to to the index. */
+typedef struct ignis__indexing {
+    const char *call;
+    ignis_shape shape; /* of what is indexed */
+    int64_t size, dim_stride;
+    int dim;
+    ignis__strides strides;
+} ignis__indexing;
+
+/*  strides.to is left to the caller. */
+static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim, const ignis_shape *shape)
+{
+    memset(x, 0, sizeof *x);
+    x->call = call;
+    x->shape = *indexed;
+    x->dim = dim;
+    x->size = indexed->dim[dim];
+    x->strides.rank = shape->ndim;
+    memcpy(x->strides.size, shape->dim, sizeof shape->dim);
+    ignis__shape_strides(indexed, x->strides.from);
+    x->dim_stride = x->strides.from[dim];
+    x->strides.from[dim] = 0;
+}
+
+/*  out[i] = from[place of i]; where the index is outside 0, or NaN of a type that has it */
+static void ignis__op_gather(ignis__op *op, ignis__array *out, ignis__array *from, ignis__array *ids, const ignis__indexing *x, int nan)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, out);
+    ignis__strided k;
+    int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, size = x->size, dim_stride = x->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
+    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    last = k.rank - 1;
+    packs = last >= 0 && k.from[last] == 1 && k.to[last] == 0 && (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0;
+    packs = packs && ignis__strides_packed(k.from, k.rank, last, pack);
+    if (packs) {
+        k.size[last] /= pack;
+        k.from[last] *= pack;
+    }
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GATHER, out->dtype, ignis__ceil_div(k.count, 1024), 256, params);
+}
+
+/*  to[place of i] += from[i], in a fixed order */
+static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
+    ignis__strided k;
+    ignis__radix sort;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    ignis_dtype dtype;
+    uint32_t none;
+    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
+    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    dtype = to->dtype;
+    if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
+                       (long long)to->numel);
+        return;
+    }
+    none = (uint32_t)to->numel;
+    ignis__strided_finish(&k);
+    blocks = ignis__ceil_div(k.count, 256);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__dtype_is_float(dtype) ? ignis__wide_dtype(dtype) : IGNIS_I64));
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
+    ignis__radix_run(op, &sort, none);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
+}
+
+/*  Checks an index of as many dimensions as the tensor, along `dim` of any size, along others of its size at most. */
+static bool ignis__index_check(ignis__op *op, int *dim)
+{
+    const ignis_shape *shape = &op->in[0]->shape, *index = &op->in[1]->shape;
+    int i;
+    bool fits = index->ndim == shape->ndim;
+    if (!ignis__op_dim(op, dim, "dim") || !ignis__op_is_index(op, 1, "index"))
+        return false;
+    for (i = 0; fits && i < shape->ndim; i++)
+        fits = i == *dim || index->dim[i] <= shape->dim[i];
+    if (!fits)
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(index).text, ignis__shape_write(shape).text, *dim);
+    return op->ok;
+}
+
+static ignis_status ignis__gather_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient) {
+        ignis__op_zero(&op, gradient);
+        ignis__op_scatter_add(&op, gradient, op.in[0], op.in[1], x);
+    }
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const char call[] = "ignis_gather";
+    ignis_tensor inputs[2];
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *out = NULL;
+    inputs[0] = tensor;
+    inputs[1] = index;
+    memset(&x, 0, sizeof x);
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    if (ignis__index_check(&op, &dim)) {
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &op.in[1]->shape);
+        ignis__shape_strides(&op.in[1]->shape, x.strides.to);
+        out = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
+        if (out)
+            ignis__op_gather(&op, out, op.in[0], op.in[1], &x, 1);
+    }
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, "gather", ignis__gather_backward, &x, sizeof x);
+}
+
+static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    if (args->needed[0])
+        args->grad_inputs[0] = args->grad_output;
+    if (!args->needed[2])
+        return IGNIS_OK;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
+    if (gradients[2])
+        ignis__op_gather(&op, gradients[2], op.in[0], op.in[1], x, 0);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
+{
+    static const char call[] = "ignis_scatter_add";
+    ignis_tensor inputs[3];
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *out = NULL;
+    inputs[0] = tensor;
+    inputs[1] = index;
+    inputs[2] = src;
+    memset(&x, 0, sizeof x);
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    if (ignis__index_check(&op, &dim) && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&op.in[1]->shape, &op.in[2]->shape))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
+                       ignis__shape_write(&op.in[1]->shape).text);
+    if (op.ok) {
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &op.in[1]->shape);
+        ignis__shape_strides(&op.in[1]->shape, x.strides.to);
+        out = ignis__op_new_like(&op, op.in[0]);
+        if (out) {
+            ignis__op_copy(&op, out, op.in[0]);
+            ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+        }
+    }
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, "scatter_add", ignis__scatter_add_backward, &x, sizeof x);
+}
+
+/*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
+static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient, *moved, *sums;
+    int64_t outer = ignis__shape_product(&x->shape, 0, x->dim), inner = x->dim_stride, count;
+    ignis__exchange there = {1, 1, 1, 1, 1}, back = {1, 1, 1, 1, 1};
+    ignis_shape shape;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    count = op.in[1]->numel;
+    if (outer * inner >= (int64_t)1 << 30 || x->size > INT32_MAX || count > INT32_MAX)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                       "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
+                       ignis__shape_write(&x->shape).text, x->dim);
+    if (outer == 1) {
+        gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+        if (gradient)
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner);
+        return ignis__op_give(&op, args, 1, &gradient);
+    }
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = op.in[0]->numel;
+    there.m = outer;
+    there.n = count;
+    there.c = inner;
+    moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
+    sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
+    if (sums)
+        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner);
+    back.m = x->size;
+    back.n = outer;
+    back.c = inner;
+    gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const char call[] = "ignis_index_select";
+    ignis_tensor inputs[2];
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    inputs[0] = tensor;
+    inputs[1] = index;
+    memset(&x, 0, sizeof x);
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index") && op.in[1]->shape.ndim != 1)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "index is %s; one dimension is needed", ignis__shape_write(&op.in[1]->shape).text);
+    if (op.ok) {
+        shape = op.in[0]->shape;
+        shape.dim[dim] = op.in[1]->numel;
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &shape);
+        x.strides.to[dim] = 1;
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__op_gather(&op, out, op.in[0], op.in[1], &x, 1);
+    }
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, "index_select", ignis__index_select_backward, &x, sizeof x);
 }
 
 /* >>ops.loss --------------------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.
 */
-#include "ignis.cuh"
+#include "strided.cuh"
 
 /* Only the bits of an element matter here. */
 template <int bytes> struct bits_of;
@@ -111,32 +111,7 @@ ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long 
 /* >>strided ----------------------------------------------------------------------------------------------------- */
 
 /*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what is put
-    inside of a padding; and, with from and to exchanged, their gradients. The last dimension is counted in packs: its size is that
-    in elements divided by those of a pack, its strides are of packs. The host has the same struct. */
-struct ignis_strided {
-    long long size[8], from[8], to[8];
-    uint32_t multiplier[8], shift[8]; /* x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31 */
-    long long count;                  /* packs in all */
-    long long step;                   /* in src, from one element of a pack to the next */
-    int rank;
-};
-
-/*  Offsets of pack i. */
-__device__ inline void locate(const ignis_strided &s, long long i, long long &from, long long &to)
-{
-    const bool is_short = s.count < 1LL << 31;
-#pragma unroll 1
-    for (int d = s.rank - 1; d > 0; d--) {
-        const long long outer = is_short ? (__umulhi((uint32_t)i, s.multiplier[d]) + (uint32_t)i) >> s.shift[d] : i / s.size[d];
-        const long long at = i - outer * s.size[d];
-        from += at * s.from[d];
-        to += at * s.to[d];
-        i = outer;
-    }
-    from += i * s.from[0];
-    to += i * s.to[0];
-}
-
+    inside of a padding; and, with from and to exchanged, their gradients. See ignis_strided. */
 #define STRIDED_IN_FLIGHT 4 /* packs of a thread */
 
 template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)

@@ -333,9 +333,234 @@ TEST(moves_refuse)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/* --- elements by index -------------------------------------------------------------------------------------------------- */
+
+/*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or, if it is a row, those of dim. */
+static int64_t indexed_place(const ignis_shape *sizes, const ignis_shape *shape, int dim, bool row, const int64_t *index, int64_t i)
+{
+    int64_t at[IGNIS_MAX_DIMS], rest = i, place = 0, id;
+    int d;
+    for (d = shape->ndim - 1; d >= 0; rest /= shape->dim[d--])
+        at[d] = rest % shape->dim[d];
+    id = index[row ? at[dim] : i];
+    if (id < 0 || id >= sizes->dim[dim])
+        return -1;
+    for (d = 0; d < shape->ndim; d++)
+        place = place * sizes->dim[d] + (d == dim ? id : at[d]);
+    return place;
+}
+
+typedef struct indexed {
+    ignis_shape sizes, shape;
+    int dim;
+    bool row, one; /* all elements go to one place */
+} indexed;
+
+static ignis_tensor index_tensor(const int64_t *index, ignis_shape shape, ignis_dtype dtype)
+{
+    ignis_tensor_desc desc = tensor_desc(dtype, false);
+    desc.host_dtype = IGNIS_I64;
+    return ignis_tensor_from_host(index, shape, &desc);
+}
+
+static void check_indexed(const indexed *c)
+{
+    ignis_shape ids = c->shape;
+    int64_t numel = shape_numel(c->shape), from = shape_numel(c->sizes), i, wrong, place, *index, count;
+    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)), *src = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got, *sums;
+    int d;
+    if (c->row)
+        ids = IGNIS_SHAPE(c->shape.dim[c->dim]);
+    count = shape_numel(ids);
+    index = (int64_t *)malloc(sizeof *index * (size_t)(count + 1));
+    sums = (double *)malloc(sizeof *sums * (size_t)(from + 1));
+    for (i = 0; i < count; i++) {
+        index[i] = c->one ? 0 : (int64_t)((noise(5, i) + 1) / 2 * (double)c->sizes.dim[c->dim]);
+        if (!c->one && (i == 3 || i == 40))
+            index[i] = i == 3 ? -1 : c->sizes.dim[c->dim];
+    }
+    for (i = 0; i < from; i++)
+        in[i] = (double)(i * 7 % 61);
+    for (i = 0; i < numel; i++)
+        src[i] = c->one ? 1 : (double)(i * 5 % 7);
+    for (d = 0; d < COUNT_OF(all_dtypes); d++) {
+        bool differentiates = d < 4;
+        double tolerance = d < 2 ? 0 : d == 2 ? 1.0 / 1024 : d == 3 ? 1.0 / 128 : 0; /* a sum in f32, rounded once */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(in, c->sizes, all_dtypes[d], differentiates), y,
+                     w = tensor_of(src, c->shape, all_dtypes[d], differentiates);
+        ignis_tensor id = index_tensor(index, ids, d % 2 ? IGNIS_I32 : IGNIS_I64);
+        y = c->row ? ignis_index_select(x, c->dim, id) : ignis_gather(x, c->dim, id);
+        CHECK_OK(ignis_status_last());
+        CHECK_SHAPE_IS(y, c->shape);
+        got = tensor_values(y);
+        memset(sums, 0, sizeof *sums * (size_t)from);
+        for (i = 0, wrong = 0; i < numel; i++) {
+            place = indexed_place(&c->sizes, &c->shape, c->dim, c->row, index, i);
+            wrong += place >= 0 ? got[i] != in[place] : d < 4 ? got[i] == got[i] : got[i] != 0;
+            if (place >= 0)
+                sums[place] += src[i];
+        }
+        CHECK_INT(wrong, 0);
+        free(got);
+        if (differentiates) {
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(w)));
+            got = array_values(ignis_tensor_grad(x));
+            for (i = 0; i < from; i++)
+                wrong += !is_close(got[i], sums[i], tolerance);
+            CHECK_INT(wrong, 0);
+            free(got);
+        }
+        if (!c->row) {
+            y = ignis_scatter_add(x, c->dim, id, w);
+            CHECK_OK(ignis_status_last());
+            CHECK_SHAPE_IS(y, c->sizes);
+            got = tensor_values(y);
+            for (i = 0; i < from; i++)
+                wrong += all_dtypes[d] == IGNIS_U8 ? (int64_t)got[i] != (int64_t)(in[i] + sums[i]) % 256
+                                                   : !is_close(got[i], in[i] + sums[i], tolerance);
+            CHECK_INT(wrong, 0);
+            free(got);
+        }
+        if (!c->row && differentiates) {
+            ignis_tensor weights = tensor_of(in, c->sizes, all_dtypes[d], false);
+            CHECK_OK(ignis_zero_grad(x));
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(weights)));
+            got = array_values(ignis_tensor_grad(x));
+            for (i = 0; i < from; i++)
+                wrong += got[i] != in[i];
+            free(got);
+            got = array_values(ignis_tensor_grad(w));
+            for (i = 0; i < numel; i++) {
+                place = indexed_place(&c->sizes, &c->shape, c->dim, c->row, index, i);
+                wrong += got[i] != (place >= 0 ? in[place] : 0);
+            }
+            CHECK_INT(wrong, 0);
+            free(got);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    free(in);
+    free(src);
+    free(sums);
+    free(index);
+}
+
+TEST(gather_and_scatter_add)
+{
+    static const indexed cases[] = {{{1, {1}}, {1, {1}}, 0, false, false},
+                                    {{1, {7}}, {1, {100}}, 0, false, false},
+                                    {{2, {5, 3}}, {2, {9, 3}}, 0, false, false},
+                                    {{2, {5, 3}}, {2, {4, 7}}, 1, false, false},
+                                    {{2, {6, 31}}, {2, {2, 31}}, 0, false, false},
+                                    {{3, {4, 6, 5}}, {3, {3, 13, 5}}, 1, false, false},
+                                    {{3, {4, 6, 5}}, {3, {4, 6, 2}}, 2, false, false},
+                                    {{2, {2, 0}}, {2, {2, 0}}, 1, false, false},
+                                    {{2, {3, 4}}, {2, {0, 4}}, 0, false, false},
+                                    {{2, {300, 3}}, {2, {1500, 3}}, 0, false, false}, /* keys of 16 bits, several tiles */
+                                    {{1, {2}}, {1, {1000}}, 0, false, true},          /* one sum over many warps */
+                                    {{1, {70000}}, {1, {50}}, 0, false, false}};
+    int c;
+    SETUP(NULL);
+    for (c = 0; c < COUNT_OF(cases); c++)
+        check_indexed(&cases[c]);
+}
+
+TEST(index_select)
+{
+    static const indexed cases[] = {{{1, {7}}, {1, {100}}, 0, true, false},
+                                    {{2, {5, 3}}, {2, {9, 3}}, 0, true, false},
+                                    {{2, {5, 3}}, {2, {5, 7}}, 1, true, false},
+                                    {{2, {5, 48}}, {2, {9, 48}}, 0, true, false},
+                                    {{3, {4, 6, 32}}, {3, {4, 45, 32}}, 1, true, false},
+                                    {{3, {4, 6, 5}}, {3, {4, 13, 5}}, 1, true, false},
+                                    {{3, {2, 3, 17}}, {3, {2, 3, 70}}, 2, true, false},
+                                    {{3, {1, 3, 17}}, {3, {1, 5, 17}}, 1, true, false},
+                                    {{2, {2, 3}}, {2, {2, 0}}, 1, true, false},
+                                    {{2, {0, 3}}, {2, {0, 4}}, 1, true, false}};
+    int c;
+    SETUP(NULL);
+    for (c = 0; c < COUNT_OF(cases); c++)
+        check_indexed(&cases[c]);
+}
+
+/*  Sums in f32 whose last bits depend on the order are the same every time. */
+TEST(scatter_add_is_the_same_every_time)
+{
+    enum { COUNT = 3000, PLACES = 7 };
+    int64_t index[COUNT], i;
+    float first[PLACES], again[PLACES];
+    ignis_scope scope;
+    ignis_tensor zeros, src, id;
+    int turn;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (i = 0; i < COUNT; i++)
+        index[i] = (int64_t)((noise(1, i) + 1) / 2 * PLACES);
+    id = index_tensor(index, IGNIS_SHAPE(COUNT), IGNIS_I64);
+    zeros = ignis_tensor_zeros(IGNIS_SHAPE(PLACES), NULL);
+    src = tensor_noise(IGNIS_SHAPE(COUNT), IGNIS_F32, 2, false);
+    for (turn = 0; turn < 3; turn++) {
+        CHECK_OK(ignis_tensor_to_host(ignis_scatter_add(zeros, 0, id, src), turn ? again : first, IGNIS_F32, PLACES));
+        CHECK(turn == 0 || memcmp(first, again, sizeof first) == 0);
+    }
+    for (turn = 0; turn < PLACES; turn++) { /* and they are sums: 430 terms of 1 at most, in a tree and beside each other */
+        double sum = 0;
+        for (i = 0; i < COUNT; i++)
+            sum += index[i] == turn ? (double)(float)noise(2, i) : 0;
+        CHECK_CLOSE(first[turn], sum, 1e-5);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(index_refusals)
+{
+    static const int64_t ids[] = {0, 1, 0, 1, 0, 1};
+    ignis_scope scope;
+    ignis_tensor a, id, flat, wide, floats;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    id = index_tensor(ids, IGNIS_SHAPE(2, 3), IGNIS_I64);
+    flat = index_tensor(ids, IGNIS_SHAPE(6), IGNIS_I64);
+    wide = index_tensor(ids, IGNIS_SHAPE(1, 6), IGNIS_I32);
+    floats = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_gather(a, 2, id).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_gather(a, 0, floats).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("index is f32; i32 or i64 is needed");
+    CHECK_REFUSED(0, ignis_gather(a, 0, flat).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_gather(a, 0, wide).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("index is [1, 6], the tensor is [2, 3]; it may be larger in dimension 0 only");
+    CHECK_REFUSED(0, ignis_scatter_add(a, 1, wide, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("src is [2, 3], index is [1, 6]");
+    CHECK_REFUSED(0, ignis_scatter_add(a, 1, id, tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false)).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_index_select(a, 0, id).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
+    CHECK_REFUSED(0, ignis_index_select(a, -3, flat).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_index_select(a, 0, floats).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 /* --- what all operations here have in common ---------------------------------------------------------------------------- */
 
-/*  Each operation as a function of x [6, 5]. */
+/*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host. */
+static struct {
+    ignis_tensor index, row;
+} common;
+
+static void common_begin(void)
+{
+    static const int64_t ids[] = {3, 0, 5, 3, 2, 1, 1, 0, 5, 5};
+    common.index = index_tensor(ids, IGNIS_SHAPE(2, 5), IGNIS_I64);
+    common.row = index_tensor(ids, IGNIS_SHAPE(4), IGNIS_I32);
+}
+
+static void common_end(void)
+{
+    let_go(common.index);
+    let_go(common.row);
+}
+
 static ignis_tensor common_run(int which, ignis_tensor x)
 {
     static const int dims[] = {1, 0};
@@ -347,10 +572,13 @@ static ignis_tensor common_run(int which, ignis_tensor x)
     case 3: return ignis_pad(x, widths, NULL, 2, 1);
     case 4: return ignis_expand(x, IGNIS_SHAPE(2, 6, 5));
     case 5: return ignis_stack(&x, 1, 1);
+    case 6: return ignis_gather(x, 0, common.index);
+    case 7: return ignis_index_select(x, 0, common.row);
+    case 8: return ignis_scatter_add(x, 0, common.index, ignis_slice(x, 0, 1, 2));
     default: return no_tensor();
     }
 }
-enum { COMMON = 6 };
+enum { COMMON = 9 };
 
 static ignis_tensor common_call(const ignis_tensor *x, int count, void *which)
 {
@@ -362,18 +590,21 @@ TEST(gradients_agree_with_differences)
 {
     int which;
     SETUP(NULL);
+    common_begin();
     for (which = 0; which < COMMON; which++) {
         ignis_tensor x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F64, 3, true);
         CHECK(ignis_gradcheck(common_call, &which, &x, 1, NULL) < 1e-6);
         CHECK_OK(ignis_status_last());
         let_go(x);
     }
+    common_end();
 }
 
 TEST(backward_walks_once)
 {
     int which;
     SETUP(NULL);
+    common_begin();
     for (which = 0; which < COMMON; which++) {
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor loss = ignis_sum(common_run(which, tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 3, true)));
@@ -382,6 +613,7 @@ TEST(backward_walks_once)
         CHECK_STATUS(ignis_backward(loss, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
         CHECK_OK(ignis_scope_end(scope));
     }
+    common_end();
 }
 
 /*  A graph computes values and gradients anew from what its input holds when it is launched. */
@@ -389,6 +621,7 @@ TEST(graphs)
 {
     int which, i;
     SETUP(NULL);
+    common_begin();
     for (which = 0; which < COMMON; which++) {
         ignis_tensor x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 3, true), y = no_tensor();
         double *values = NULL, *grad = NULL, *noise_values;
@@ -423,6 +656,7 @@ TEST(graphs)
         let_go(y);
         let_go(x);
     }
+    common_end();
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -200,6 +200,8 @@ static const struct {
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},
