@@ -1314,6 +1314,18 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at equal distances, start and end being the
+    first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for all defaults.
+    Numbers are computed in double, and converted by the rules of ignis_array_from_host.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc);
+
 /*  ignis_seed - start the calling thread's sequence of random numbers anew (0 at ignis_setup)
     Returns: IGNIS_OK.
     Errors: NOT_SETUP.
@@ -1661,6 +1673,14 @@ IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
 
+/*  ignis_cumsum - the sums of all elements up to each one along a dimension, in the tensor's dtype; a negative dim counts from the last one on
+    Floating types are summed in f32 (f64 in f64) in a fixed order, and rounded once; i32 and i64 wrap around.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension), DTYPE (u8), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
+
 /* >>ops.shape --------------------------------------------------------------------------------------------------- */
 
 /*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
@@ -1744,6 +1764,15 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
+
+/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
+    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the left.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal);
+IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 
 /* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
@@ -1839,6 +1868,14 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
+
+/*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class gives zeros.
+    Returns: the tensor, which has no gradient, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
@@ -9086,6 +9123,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
     X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                            \
     X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                          \
+    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows")                                                   \
+    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns")                                             \
+    X(LINE, PATTERN_CU, "ignis_line")                                                          \
+    X(BAND, PATTERN_CU, "ignis_band")                                                          \
+    X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
     X(GATHER, GATHER_CU, "ignis_gather")                                                       \
     X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
@@ -12859,6 +12901,9 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 /*  Sums and statistics are in this. */
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
+/*  What ignis_wide is in kernels, in an array. */
+static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_float(dtype) ? ignis__wide_dtype(dtype) : IGNIS_I64; }
+
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
@@ -13837,6 +13882,95 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
+/* --- tensors of a pattern: arange, linspace, eye ---------------------------------------------------------------------------------------- */
+
+/*  A new tensor by a kernel of elements, whose params, of which the first is the address, end with the number of elements. */
+IGNIS__COLD static ignis_tensor ignis__tensor_pattern(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                                      const ignis_tensor_desc *desc, void **params, int last)
+{
+    ignis_array made = ignis__tensor_array_create(call, shape, desc);
+    ignis__array *array;
+    ignis__address to;
+    ignis__work work;
+    bool ok = false;
+    if (!made.id)
+        return ignis__no_tensor();
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &to;
+    params[last] = &array->numel;
+    if (ignis__work_begin(call, array->storage->device, &work)) {
+        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        ignis__work_end(&work);
+    }
+    if (!ok)
+        ignis__array_discard(call, &made);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double last, double step, int64_t half, int64_t n,
+                                                   const ignis_tensor_desc *desc)
+{
+    ignis_shape shape;
+    void *params[6];
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = n;
+    params[1] = &start;
+    params[2] = &last;
+    params[3] = &step;
+    params[4] = &half;
+    return ignis__tensor_pattern(call, IGNIS__BUILTIN_LINE, shape, desc, params, 5);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_arange";
+    double count = (end - start) / step;
+    int64_t n;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (!(count >= 0 && count < 9e15)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
+        return ignis__no_tensor();
+    }
+    n = (int64_t)count;
+    n += (double)n < count;
+    return ignis__tensor_line(call, start, 0, step, INT64_MAX, n, desc);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_linspace";
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld, below 0", (long long)count);
+        return ignis__no_tensor();
+    }
+    return ignis__tensor_line(call, start, end, count > 1 ? (end - start) / (double)(count - 1) : 0, (count + 1) / 2, count, desc);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_eye";
+    ignis__address none = 0;
+    int64_t diagonal = 0;
+    ignis_shape shape;
+    void *params[7];
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = columns;
+    params[1] = &none;
+    params[2] = &rows;
+    params[3] = &columns;
+    params[4] = params[5] = &diagonal;
+    return ignis__tensor_pattern(call, IGNIS__BUILTIN_BAND, shape, desc, params, 6);
+}
+
 /* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
 
 /*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
@@ -13995,6 +14129,72 @@ IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+
+/* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
+
+/*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
+static void ignis__op_cumsum(ignis__op *op, ignis__array *out, ignis__array *from, const ignis__spread *s, int reverse)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, outer = s->outer, n = s->n, inner = s->inner, pack, part_length, parts,
+            blocks;
+    int packed, warps = n <= 1024;
+    bool rows = inner == 1;
+    void *params[] = {&target, &partial, &source, &outer, &n, &part_length, &parts, &reverse, &packed, &warps};
+    void *columns[] = {&target, &partial, &source, &outer, &n, &inner, &part_length, &parts, &reverse};
+    ignis__builtin builtin = rows ? IGNIS__BUILTIN_SCAN_ROWS : IGNIS__BUILTIN_SCAN_COLUMNS;
+    if (!op->ok || outer * n * inner == 0)
+        return;
+    pack = ignis__pack_elements(out->dtype);
+    parts = rows ? ignis__clamp(warps ? 1 : 2 * multiprocessors / outer, 1, ignis__ceil_div(n, 8192))
+                 : ignis__clamp(1024 * multiprocessors / (outer * inner), 1, ignis__ceil_div(n, 128));
+    part_length = ignis__ceil_div(ignis__ceil_div(n, parts), 64) * 64;
+    parts = ignis__ceil_div(n, part_length);
+    blocks = rows ? ignis__ceil_div(outer * parts, warps ? 8 : 1) : ignis__ceil_div(outer * parts * inner, 256);
+    blocks = ignis__clamp(blocks, 1, INT32_MAX);
+    packed = n % pack == 0 && (source | target) % 16 == 0;
+    if (parts > 1) {
+        partial = ignis__op_write(op, ignis__op_new_row(op, outer * parts * inner, ignis__sum_dtype(out->dtype)));
+        params[0] = columns[0] = &none;
+        ignis__op_launch_row(op, builtin, out->dtype, blocks, 256, rows ? params : columns);
+        params[0] = columns[0] = &target;
+    }
+    ignis__op_launch_row(op, builtin, out->dtype, blocks, 256, rows ? params : columns);
+}
+
+static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
+        return ignis__failed();
+    gradient = ignis__op_new_like(&op, op.in[0]);
+    if (gradient)
+        ignis__op_cumsum(&op, gradient, op.in[0], (const ignis__spread *)args->params, 1);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
+{
+    ignis__spread s = {1, 1, 1};
+    ignis__op op;
+    ignis__array *out = NULL;
+    const ignis_shape *shape;
+    if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    if (op.in[0]->dtype == IGNIS_U8)
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is u8, whose sums would not fit; ignis_cast makes it i64");
+    if (ignis__op_dim(&op, &dim, "dim")) {
+        s.outer = ignis__shape_product(shape, 0, dim);
+        s.n = shape->dim[dim];
+        s.inner = ignis__shape_product(shape, dim + 1, shape->ndim);
+        out = ignis__op_new_like(&op, op.in[0]);
+        if (out)
+            ignis__op_cumsum(&op, out, op.in[0], &s, 0);
+    }
+    return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
+}
 
 /* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
 
@@ -15142,6 +15342,61 @@ IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, out, "expand", ignis__expand_backward, shapes, sizeof shapes);
 }
 
+/* >>ops.shape - triangles ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__band {
+    int64_t low, high; /* what is kept of column - row */
+} ignis__band;
+
+static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ignis__band *given)
+{
+    ignis__band band = *given;
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
+    int64_t rows = dims[0], columns = dims[1];
+    void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
+    ignis__op_map(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    return out;
+}
+
+static ignis_status ignis__band_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_tril", args))
+        return ignis__failed();
+    gradient = ignis__op_band(&op, op.in[0], (const ignis__band *)args->params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_tensor tensor, int64_t low, int64_t high)
+{
+    ignis__band band;
+    ignis__op op;
+    ignis__array *out = NULL;
+    band.low = low;
+    band.high = high;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (op.in[0]->shape.ndim < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "the tensor is %s; two dimensions or more are needed",
+                       ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        out = ignis__op_band(&op, op.in[0], &band);
+    return ignis__op_end_recorded(&op, out, name, ignis__band_backward, &band, sizeof band);
+}
+
+IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal)
+{
+    return ignis__band_op("ignis_tril", "tril", tensor, INT64_MIN, diagonal);
+}
+
+IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
+{
+    return ignis__band_op("ignis_triu", "triu", tensor, diagonal, INT64_MAX);
+}
+
 /* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
 
 /*  dw = g^T x, db = the sum of g over its rows, inside that product where it can be. */
@@ -16199,7 +16454,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     ignis__strided_finish(&k);
     blocks = ignis__ceil_div(k.count, 256);
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
-    partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__dtype_is_float(dtype) ? ignis__wide_dtype(dtype) : IGNIS_I64));
+    partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
     ignis__radix_run(op, &sort, none);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
@@ -16371,6 +16626,38 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "index_select", ignis__index_select_backward, &x, sizeof x);
+}
+
+IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
+{
+    static const char call[] = "ignis_one_hot";
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis__address indices, to;
+    ignis_shape shape;
+    int id_bytes;
+    void *params[] = {&to, &indices, &id_bytes, &classes, NULL};
+    if (!ignis__op_begin(&op, call, 1, &ids))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    op.ok = ignis__dtype_valid(call, dtype);
+    if (op.ok && classes < 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "classes is %lld, below 0", (long long)classes);
+    if (op.ok && shape.ndim == IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "ids is %s; the result would have more than %d dimensions",
+                       ignis__shape_write(&shape).text, IGNIS_MAX_DIMS);
+    if (op.ok && ignis__op_is_index(&op, 0, "ids")) {
+        shape.dim[shape.ndim++] = classes;
+        out = ignis__op_new(&op, &shape, dtype);
+    }
+    if (out) {
+        indices = ignis__op_read(&op, op.in[0]);
+        to = ignis__op_write(&op, out);
+        id_bytes = (int)ignis__dtypes[op.in[0]->dtype].size;
+        params[4] = &out->numel;
+        ignis__op_map(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
+    }
+    return ignis__op_end(&op, out, NULL);
 }
 
 /* >>ops.loss --------------------------------------------------------------------------------------------------------------- */

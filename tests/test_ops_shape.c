@@ -541,6 +541,247 @@ TEST(index_refusals)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/* --- sums up to each element ---------------------------------------------------------------------------------------------- */
+
+static void check_cumsum(ignis_shape shape, int dim)
+{
+    int64_t numel = shape_numel(shape), n = shape.dim[dim], inner = 1, i, k, wrong;
+    double *in, *weights, *got;
+    int d;
+    for (d = dim + 1; d < shape.ndim; d++)
+        inner *= shape.dim[d];
+    for (d = 0; d < 6; d++) { /* all dtypes but u8 */
+        ignis_dtype dtype = all_dtypes[d];
+        /* sums of up to n numbers below 1 in f32, in a tree or up to 128 of them in order, and one rounding */
+        double tolerance = d == 0 ? 1e-12 : d == 1 ? 1e-5 : d == 2 ? 1.0 / 1024 : d == 3 ? 1.0 / 128 : 0;
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x, y, w;
+        in = rounded_noise(shape, dtype, 5, d < 4 ? 1 : 100);
+        weights = rounded_noise(shape, d < 4 ? dtype : IGNIS_F64, 6, 1);
+        x = tensor_of(in, shape, dtype, d < 4);
+        y = ignis_cumsum(x, dim);
+        CHECK_OK(ignis_status_last());
+        CHECK_SHAPE_IS(y, shape);
+        got = tensor_values(y);
+        for (i = 0, wrong = 0; i < numel; i++) {
+            double sum = 0;
+            for (k = i - i / inner % n * inner; k <= i; k += inner)
+                sum += in[k];
+            wrong += !is_close(got[i], sum, tolerance);
+        }
+        CHECK_INT(wrong, 0);
+        free(got);
+        if (d < 4) {
+            w = tensor_of(weights, shape, dtype, false);
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(w)));
+            got = array_values(ignis_tensor_grad(x));
+            for (i = 0; i < numel; i++) {
+                double sum = 0;
+                for (k = i + (n - 1 - i / inner % n) * inner; k >= i; k -= inner)
+                    sum += weights[k];
+                wrong += !is_close(got[i], sum, tolerance);
+            }
+            CHECK_INT(wrong, 0);
+            free(got);
+        }
+        free(in);
+        free(weights);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+TEST(cumsum)
+{
+    static const ignis_shape shapes[] = {{1, {1}},         {1, {0}},       {1, {37}},      {2, {5, 3}},      {2, {3, 0}},
+                                         {2, {9, 64}},     {2, {2, 1000}}, {2, {1, 1031}}, {2, {2, 2048}},   {1, {9001}},
+                                         {3, {2, 700, 3}}, {3, {3, 5, 7}}, {2, {300, 2}},  {4, {2, 3, 2, 8}}};
+    int s, dim;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(shapes); s++)
+        for (dim = 0; dim < shapes[s].ndim; dim++)
+            check_cumsum(shapes[s], dim);
+}
+
+/*  One long row is the work of several blocks; whole packs and not. */
+TEST(cumsum_of_a_long_row)
+{
+    static const int64_t sizes[] = {40000, 40961};
+    int s, turn;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(sizes); s++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[s]), IGNIS_F32, 4, true), y = ignis_cumsum(x, -1);
+        double *in = tensor_values(x), *got = tensor_values(y), *again, *grad, sum = 0;
+        int64_t i, wrong = 0;
+        for (i = 0; i < sizes[s]; i++) {
+            sum += in[i];
+            wrong += !is_close(got[i], sum, 2e-5);
+        }
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(x)));
+        grad = array_values(ignis_tensor_grad(x));
+        for (i = sizes[s], sum = 0; i-- > 0;) {
+            sum += in[i];
+            wrong += !is_close(grad[i], sum, 2e-5);
+        }
+        CHECK_INT(wrong, 0);
+        for (turn = 0; turn < 2; turn++) {
+            again = tensor_values(ignis_cumsum(x, 0));
+            CHECK(memcmp(again, got, sizeof *got * (size_t)sizes[s]) == 0);
+            free(again);
+        }
+        free(in);
+        free(got);
+        free(grad);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+TEST(cumsum_of_integers_wraps)
+{
+    const int64_t values[] = {INT64_MAX, 1, 5};
+    ignis_scope scope;
+    ignis_tensor x;
+    int64_t got[3];
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = index_tensor(values, IGNIS_SHAPE(3), IGNIS_I64);
+    CHECK_OK(ignis_tensor_to_host(ignis_cumsum(x, 0), got, IGNIS_I64, 3));
+    CHECK(got[0] == INT64_MAX && got[1] == INT64_MIN && got[2] == INT64_MIN + 5);
+    CHECK_REFUSED(0, ignis_cumsum(x, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_cumsum(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false), 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- patterns --------------------------------------------------------------------------------------------------------------- */
+
+TEST(arange_and_linspace)
+{
+    static const double lines[][3] = {{0, 5, 1}, {0, 5, 2}, {3, -4, -1.5}, {2, 2, 1}, {1, 100, 1}, {0, 9001, 1}, {-0.5, 0.5, 0.25}};
+    static const int64_t counts[] = {0, 1, 2, 3, 8, 37, 5000};
+    ignis_scope scope;
+    int l, d;
+    int64_t i, n, wrong;
+    SETUP(NULL);
+    for (d = 0; d < COUNT_OF(all_dtypes); d++)
+        for (l = 0; l < COUNT_OF(lines) + COUNT_OF(counts); l++) {
+            ignis_tensor_desc desc = tensor_desc(all_dtypes[d], false);
+            const double *line = lines[l % COUNT_OF(lines)];
+            double *values, *got;
+            ignis_tensor x, y;
+            scope = ignis_scope_begin();
+            if (l < COUNT_OF(lines)) {
+                x = ignis_tensor_arange(line[0], line[1], line[2], &desc);
+                n = (int64_t)ceil((line[1] - line[0]) / line[2]);
+            } else {
+                n = counts[l - COUNT_OF(lines)];
+                x = ignis_tensor_linspace(-1, 3, n, &desc);
+            }
+            CHECK_OK(ignis_status_last());
+            CHECK_SHAPE_IS(x, IGNIS_SHAPE(n));
+            values = (double *)malloc(sizeof *values * (size_t)(n + 1));
+            for (i = 0; i < n; i++)
+                values[i] = l < COUNT_OF(lines) ? line[0] + (double)i * line[2]
+                            : n == 1            ? -1
+                            : 2 * i < n         ? -1 + 4 / (double)(n - 1) * (double)i
+                                                : 3 - 4 / (double)(n - 1) * (double)(n - 1 - i);
+            y = tensor_of(values, IGNIS_SHAPE(n), all_dtypes[d], false); /* rounded once, or cut to integers that saturate */
+            got = tensor_values(x);
+            free(values);
+            values = tensor_values(y);
+            for (i = 0, wrong = 0; i < n; i++) /* the last bit of a double may differ: a multiply-add rounds once */
+                wrong += !is_close(got[i], values[i],
+                                   d == 0                ? 1e-15
+                                   : l < COUNT_OF(lines) ? 0
+                                   : d == 1              ? 1e-7
+                                   : d == 2              ? 1e-3
+                                   : d == 3              ? 1e-2
+                                                         : 1);
+            CHECK_INT(wrong, 0);
+            if (l >= COUNT_OF(lines) && n > 1)
+                CHECK(got[0] == values[0] && got[n - 1] == values[n - 1]);
+            free(got);
+            free(values);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+    CHECK_REFUSED(0, ignis_tensor_arange(0, 5, -1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("from 0 to 5 in steps of -1");
+    CHECK_REFUSED(0, ignis_tensor_arange(0, 5, 0, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_tensor_arange(0, NAN, 1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_tensor_linspace(0, 1, -1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_tensor_eye(-1, 2, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+}
+
+TEST(eye_and_triangles)
+{
+    static const ignis_shape shapes[] = {{2, {1, 1}},      {2, {5, 3}}, {2, {3, 5}},        {3, {2, 7, 16}},
+                                         {3, {3, 65, 33}}, {2, {0, 3}}, {4, {2, 2, 16, 16}}};
+    static const int64_t diagonals[] = {0, 1, -1, 3, -100, 100, INT64_MIN, INT64_MAX};
+    ignis_tensor row;
+    int s, k, d, upper;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(shapes); s++)
+        for (d = 0; d < COUNT_OF(all_dtypes); d++)
+            for (k = 0; k < (d < 2 ? COUNT_OF(diagonals) : 2); k++)
+                for (upper = 0; upper < 2; upper++) {
+                    ignis_scope scope = ignis_scope_begin();
+                    const ignis_shape *shape = &shapes[s];
+                    int64_t numel = shape_numel(*shape), columns = shape->dim[shape->ndim - 1], rows = shape->dim[shape->ndim - 2], i,
+                            wrong = 0;
+                    ignis_tensor_desc desc = tensor_desc(all_dtypes[d], false);
+                    ignis_tensor x = tensor_counting(*shape, all_dtypes[d], 1, d < 4);
+                    ignis_tensor y = upper ? ignis_triu(x, diagonals[k]) : ignis_tril(x, diagonals[k]),
+                                 eye = ignis_tensor_eye(rows, columns, &desc);
+                    double *in = tensor_values(x), *got = tensor_values(y), *ones = tensor_values(eye), *grad = NULL;
+                    CHECK_OK(ignis_status_last());
+                    if (d < 4) {
+                        CHECK_OK(ignis_backward(y, ignis_tensor_data(x)));
+                        grad = array_values(ignis_tensor_grad(x));
+                    }
+                    for (i = 0; i < numel; i++) {
+                        int64_t diagonal = i % columns - i / columns % rows;
+                        bool kept = upper ? diagonal >= diagonals[k] : diagonal <= diagonals[k];
+                        wrong += got[i] != (kept ? in[i] : 0) || (grad && grad[i] != (kept ? in[i] : 0));
+                        wrong += i < rows * columns && ones[i] != (diagonal == 0);
+                    }
+                    CHECK_INT(wrong, 0);
+                    free(in);
+                    free(got);
+                    free(ones);
+                    free(grad);
+                    CHECK_OK(ignis_scope_end(scope));
+                }
+    row = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_tril(row, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
+    CHECK_MESSAGE_HAS("[3]; two dimensions or more are needed");
+    let_go(row);
+}
+
+TEST(one_hot)
+{
+    static const int64_t classes[] = {1, 5, 16, 37, 0}, ids[] = {0, 4, -1, 3, 36, 37, 2, 2, 15, 16};
+    int c, d;
+    SETUP(NULL);
+    for (c = 0; c < COUNT_OF(classes); c++)
+        for (d = 0; d < COUNT_OF(all_dtypes); d++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x = index_tensor(ids, IGNIS_SHAPE(2, 5), d % 2 ? IGNIS_I64 : IGNIS_I32),
+                         y = ignis_one_hot(x, classes[c], all_dtypes[d]);
+            double *got = tensor_values(y);
+            int64_t i, wrong = 0;
+            CHECK_OK(ignis_status_last());
+            CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 5, classes[c]));
+            for (i = 0; i < 10 * classes[c]; i++)
+                wrong += got[i] != (i % classes[c] == ids[i / classes[c]]);
+            CHECK_INT(wrong, 0);
+            free(got);
+            CHECK_REFUSED(0, ignis_one_hot(x, -1, IGNIS_F32).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+            CHECK_REFUSED(0, ignis_one_hot(x, 3, (ignis_dtype)99).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+            CHECK_REFUSED(0, ignis_one_hot(tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false), 3, IGNIS_F32).id, IGNIS_ERROR_DTYPE,
+                          IGNIS_DIAG_DTYPE_DIFFERS);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
 /* --- what all operations here have in common ---------------------------------------------------------------------------- */
 
 /*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host. */
@@ -575,10 +816,13 @@ static ignis_tensor common_run(int which, ignis_tensor x)
     case 6: return ignis_gather(x, 0, common.index);
     case 7: return ignis_index_select(x, 0, common.row);
     case 8: return ignis_scatter_add(x, 0, common.index, ignis_slice(x, 0, 1, 2));
+    case 9: return ignis_cumsum(x, 0);
+    case 10: return ignis_cumsum(x, 1);
+    case 11: return ignis_tril(x, 1);
     default: return no_tensor();
     }
 }
-enum { COMMON = 9 };
+enum { COMMON = 12 };
 
 static ignis_tensor common_call(const ignis_tensor *x, int count, void *which)
 {

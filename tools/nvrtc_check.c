@@ -201,6 +201,8 @@ static const struct {
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_SCAN_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
