@@ -16,7 +16,7 @@
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding
-                        .index .loss .attention
+                        .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -1876,6 +1876,19 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
+
+/* >>ops.sort ---------------------------------------------------------------------------------------------------- */
+
+/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in order. Any dtype.
+    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first comes first.
+    *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
+    Returns: the tensor, or no handle, and none in *indices.
+    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (2^31 elements along dim).
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
+IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices);
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
@@ -9138,6 +9151,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
     X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
     X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
     X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
@@ -16460,6 +16474,20 @@ static void ignis__op_gather(ignis__op *op, ignis__array *out, ignis__array *fro
     ignis__op_launch_row(op, IGNIS__BUILTIN_GATHER, out->dtype, ignis__ceil_div(k.count, 1024), 256, params);
 }
 
+/*  to[place of i] = from[i], where no two places are the same */
+static void ignis__op_scatter(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
+    ignis__strided k;
+    int64_t size = x->size, dim_stride = x->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER, to->dtype, ignis__ceil_div(k.count, 256), 256, params);
+}
+
 /*  to[place of i] += from[i], in a fixed order */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
 {
@@ -16689,6 +16717,135 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
         ignis__op_map(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
     }
     return ignis__op_end(&op, out, NULL);
+}
+
+/* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
+
+/*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
+static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
+                                int64_t k, int descending)
+{
+    ignis_dtype dtype = from->dtype;
+    int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
+    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4;
+    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
+    ignis__radix sort;
+    void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
+    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
+    if (!op->ok || rows * k == 0)
+        return;
+    if (n <= most) {
+        width = (int)ignis__power_of_2_up(n);
+        items = width > 1024 ? width : 1024;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
+                         item * (size_t)items, few);
+    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+        items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, item * (size_t)items, chosen);
+    } else {
+        ignis__radix_begin(op, &sort, dtype, rows, n);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
+        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+    }
+}
+
+/*  The first k of each row along a dimension; `positions` becomes where they come from. Null after a failure. */
+static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int descending, ignis__array **positions)
+{
+    ignis__array *from = op->in[0], *values, *places;
+    ignis_shape shape = from->shape, rows;
+    int64_t outer = ignis__shape_product(&shape, 0, dim), n = shape.dim[dim], inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
+    ignis__exchange there = {1, 1, 1, 1, 1}, back = {1, 1, 1, 1, 1};
+    *positions = NULL;
+    if (n > INT32_MAX - 8192) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of %s is sorted; 2^31 elements are too many", dim,
+                       ignis__shape_write(&shape).text);
+        return NULL;
+    }
+    shape.dim[dim] = k;
+    there.a = back.a = outer;
+    there.m = n;
+    there.n = back.m = inner;
+    back.n = k;
+    memset(&rows, 0, sizeof rows);
+    rows.ndim = 1;
+    rows.dim[0] = from->numel;
+    if (inner != 1)
+        from = ignis__op_exchange(op, from, &rows, &there);
+    rows.dim[0] = outer * k * inner;
+    values = ignis__op_new(op, inner == 1 ? &shape : &rows, op->in[0]->dtype);
+    places = ignis__op_new(op, inner == 1 ? &shape : &rows, IGNIS_I64);
+    if (places)
+        ignis__op_sort_rows(op, values, places, from, outer * inner, n, k, descending);
+    if (inner != 1 && op->ok) {
+        values = ignis__op_exchange(op, values, &shape, &back);
+        places = ignis__op_exchange(op, places, &shape, &back);
+    }
+    *positions = places;
+    return op->ok ? values : NULL;
+}
+
+static ignis_status ignis__sort_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient && gradient->numel != op.in[0]->numel)
+        ignis__op_zero(&op, gradient);
+    if (gradient)
+        ignis__op_scatter(&op, gradient, op.in[0], op.in[1], x);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  k null: all. */
+static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim, bool descending,
+                                ignis_tensor *indices)
+{
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *values = NULL, *positions = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    memset(&x, 0, sizeof x);
+    if (indices)
+        *indices = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, &dim, "dim") && k && (*k < 0 || *k > op.in[0]->shape.dim[dim]))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s", (long long)*k,
+                       (long long)op.in[0]->shape.dim[dim], dim, ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
+    if (values) {
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &values->shape);
+        ignis__shape_strides(&values->shape, x.strides.to);
+        ignis__op_save(&op, positions);
+    }
+    if (values && indices)
+        *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
+    rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
+    if (ignis__op_leave(&op) != IGNIS_OK && indices && indices->id) {
+        (void)ignis_tensor_release(*indices);
+        *indices = ignis__no_tensor();
+    }
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_sort", "sort", tensor, NULL, dim, descending, indices);
+}
+
+IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
 }
 
 /* >>ops.loss --------------------------------------------------------------------------------------------------------------- */

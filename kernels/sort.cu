@@ -13,6 +13,8 @@
         ignis_sort_count, _scan, _scatter       for each 8 bits
         ignis_sort_finish                       what is wanted of each row, from the sorted positions
 
+    Where little is wanted of a long row, that is selected first (ignis_sort_select).
+
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts keys of 32 bits that are made elsewhere.
     Rows [rows, n] are contiguous, with fewer than 2^31 elements each.
 */
@@ -75,27 +77,13 @@ template <typename Number> __device__ inline uint32_t position_of(const Number &
     return (uint32_t)(item & (~Number(0) >> POSITION_BITS));
 }
 
-/*  The first k of each row in order, and their positions. width is the power of 2 from n on; a block sorts rows of `items` items together,
-    which its dynamic shared memory holds; items is 2 * THREADS or more. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
+/*  Puts each `width` of the items in order; a power of 2, as is their number, which is twice that of the threads or more. */
+__device__ inline void sort_items(Item *item, int items, int width)
 {
-    extern __shared__ uint4 sort_memory[];
-    Item *item = (Item *)sort_memory;
-    const int at_once = items / width;
-    const long long first = (long long)blockIdx.x * at_once;
-
-    for (int i = threadIdx.x; i < items; i += THREADS) {
-        const int row = i / width, column = i % width;
-        if (column < n && first + row < rows)
-            set(item[i], key_of_element(src[(first + row) * n + column], descending), column);
-        else
-            set(item[i], ~Key(0), ~0u); /* behind all others */
-    }
     __syncthreads();
     for (int length = 2; length <= width; length *= 2)
         for (int distance = length / 2; distance > 0; distance /= 2) {
-            for (int p = threadIdx.x; p < items / 2; p += THREADS) {
+            for (int p = threadIdx.x; p < items / 2; p += blockDim.x) {
                 const int low = (p & ~(distance - 1)) << 1 | (p & (distance - 1)), high = low + distance;
                 const bool ascends = (low & (width - 1) & length) == 0;
                 const Item a = item[low], b = item[high];
@@ -111,6 +99,26 @@ ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, in
                 __syncwarp();
         }
     __syncthreads();
+}
+
+/*  The first k of each row in order, and their positions. width is the power of 2 from n on; a block sorts rows of `items` items together,
+    which its dynamic shared memory holds. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
+{
+    extern __shared__ uint4 sort_memory[];
+    Item *item = (Item *)sort_memory;
+    const int at_once = items / width;
+    const long long first = (long long)blockIdx.x * at_once;
+
+    for (int i = threadIdx.x; i < items; i += THREADS) {
+        const int row = i / width, column = i % width;
+        if (column < n && first + row < rows)
+            set(item[i], key_of_element(src[(first + row) * n + column], descending), column);
+        else
+            set(item[i], ~Key(0), ~0u); /* behind all others */
+    }
+    sort_items(item, items, width);
     for (int i = threadIdx.x; i < items; i += THREADS) {
         const int row = i / width, column = i % width;
         if (column >= k || first + row >= rows)
@@ -282,4 +290,80 @@ ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *s
     const uint32_t position = sorted[row * n + (i - row * k)];
     positions[i] = position;
     values[i] = src[row * n + position];
+}
+
+/* >>select ------------------------------------------------------------------------------------------------------ */
+
+#define SELECT 8 /* elements of a thread at a time */
+
+/*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by counting; then
+    keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has `items` items, a
+    power of 2 from k on. One block a row. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+{
+    extern __shared__ uint4 sort_memory[];
+    __shared__ uint32_t histogram[DIGITS], warp_sums[WARPS];
+    __shared__ uint32_t found_digit, found_before;
+    Item *item = (Item *)sort_memory;
+    const T *row = src + blockIdx.x * n;
+    Key limit = 0, known = 0;  /* the k-th key, as far as it is known */
+    uint32_t missing = k, all; /* among keys that agree with it so far */
+
+    for (int shift = 8 * (int)sizeof(T) - 8; shift >= 0; shift -= 8) {
+        histogram[threadIdx.x] = 0;
+        __syncthreads();
+#pragma unroll 8
+        for (long long i = threadIdx.x; i < n; i += THREADS) {
+            const Key key = key_of_element(row[i], descending);
+            if ((key & known) == limit)
+                atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
+        }
+        __syncthreads();
+        const uint32_t count = histogram[threadIdx.x], before = sum_before(count, warp_sums, &all);
+        if (before < missing && missing <= before + count) {
+            found_digit = threadIdx.x;
+            found_before = before;
+        }
+        __syncthreads();
+        limit |= Key(found_digit) << shift;
+        known |= Key(DIGITS - 1) << shift;
+        missing -= found_before;
+        __syncthreads();
+    }
+
+    for (int i = threadIdx.x; i < items; i += THREADS)
+        set(item[i], ~Key(0), ~0u); /* behind all others */
+    uint32_t taken = 0, equal = 0; /* so far */
+    for (long long at = 0; at < n; at += THREADS * SELECT) {
+        const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
+        Key key[SELECT];
+        uint32_t equals = 0, less = 0; /* bits */
+#pragma unroll
+        for (int e = 0; e < SELECT; e++) {
+            key[e] = first + e < n ? key_of_element(row[first + e], descending) : ~Key(0);
+            equals |= (uint32_t)(first + e < n && key[e] == limit) << e;
+            less |= (uint32_t)(first + e < n && key[e] < limit) << e;
+        }
+        if (!__syncthreads_or(equals | less))
+            continue;
+        uint32_t rank = equal + sum_before(__popc(equals), warp_sums, &all);
+        equal += all;
+#pragma unroll
+        for (int e = 0; e < SELECT; e++)
+            if (equals >> e & 1)
+                less |= (uint32_t)(rank++ < missing) << e;
+        uint32_t to = taken + sum_before(__popc(less), warp_sums, &all);
+        taken += all;
+#pragma unroll
+        for (int e = 0; e < SELECT; e++)
+            if (less >> e & 1)
+                set(item[to++], key[e], (uint32_t)(first + e));
+    }
+    sort_items(item, items, items);
+    for (int i = threadIdx.x; i < k; i += THREADS) {
+        const uint32_t position = position_of(item[i]);
+        positions[(long long)blockIdx.x * k + i] = position;
+        values[(long long)blockIdx.x * k + i] = row[position];
+    }
 }

@@ -782,6 +782,155 @@ TEST(one_hot)
         }
 }
 
+/* --- sort, topk ----------------------------------------------------------------------------------------------------------------- */
+
+static bool sort_less(double a, double b) /* NaN is the largest */ { return a == a && (b != b || a < b); }
+
+/*  Checks values and indices [outer, k, inner] of in [outer, n, inner]: the order, stability, and that they are the first ones. */
+static void check_sorted(const double *in, const double *values, const double *indices, int64_t outer, int64_t n, int64_t inner, int64_t k,
+                         bool descending)
+{
+    int64_t o, c, i, wrong = 0;
+    char *seen = (char *)malloc((size_t)n + 1);
+    for (o = 0; o < outer; o++)
+        for (c = 0; c < inner; c++) {
+            double last = 0;
+            memset(seen, 0, (size_t)n + 1);
+            for (i = 0; i < k; i++) {
+                int64_t at = (o * k + i) * inner + c, id = (int64_t)indices[at], before = i ? (int64_t)indices[at - inner] : 0;
+                double value = values[at], other = i ? values[at - inner] : 0,
+                       from = id >= 0 && id < n ? in[(o * n + id) * inner + c] : 12345;
+                wrong += id < 0 || id >= n || seen[id]++ || (value != from && (value == value || from == from));
+                if (i)
+                    wrong += descending ? sort_less(other, value) : sort_less(value, other);
+                if (i && !sort_less(other, value) && !sort_less(value, other))
+                    wrong += id < before;
+                last = value;
+            }
+            for (i = 0; k > 0 && i < n;
+                 i++) /* none that is left would come before the last, and of equal ones those with lower indices are in */
+                if (!seen[i]) {
+                    double left = in[(o * n + i) * inner + c];
+                    wrong += descending ? sort_less(last, left) : sort_less(left, last);
+                    if (!sort_less(last, left) && !sort_less(left, last))
+                        wrong += i < (int64_t)indices[(o * k + k - 1) * inner + c];
+                }
+        }
+    CHECK_INT(wrong, 0);
+    free(seen);
+}
+
+static void check_sort(ignis_shape shape, int dim, int64_t k, int first_dtype, int last_dtype)
+{
+    int64_t numel = shape_numel(shape), n = shape.dim[dim], outer = 1, inner = 1, i, wrong;
+    double *in = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got, *places, *grad;
+    int d, descending;
+    for (d = 0; d < shape.ndim; d++)
+        *(d < dim ? &outer : &inner) *= d == dim ? 1 : shape.dim[d];
+    for (d = first_dtype; d < last_dtype; d++)
+        for (descending = 0; descending < 2; descending++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor x, y, indices;
+            for (i = 0; i < numel; i++) { /* a few values, many times; in floating types with NaN, both zeros and infinities */
+                in[i] = all_dtypes[d] == IGNIS_U8 ? floor((noise(3, i) + 1) * 127) : floor(noise(3, i) * (n > 100 ? 1e6 : 20));
+                if (d < 4) {
+                    in[i] = in[i] / 8;
+                    in[i] = i % 17 == 3   ? NAN
+                            : i % 17 == 5 ? 0.0
+                            : i % 17 == 9 ? -0.0
+                            : i % 61 == 7 ? INFINITY
+                            : i % 61 == 9 ? -INFINITY
+                                          : in[i];
+                }
+            }
+            x = tensor_of(in, shape, all_dtypes[d], d < 4);
+            got = tensor_values(x);
+            memcpy(in, got, sizeof *in * (size_t)numel); /* as rounded */
+            free(got);
+            y = k < 0 ? ignis_sort(x, dim, descending != 0, &indices) : ignis_topk(x, k, dim, descending != 0, &indices);
+            CHECK_OK(ignis_status_last());
+            CHECK_INT(shape_of(y).dim[dim], k < 0 ? n : k);
+            CHECK_INT(tensor_info(indices).dtype, IGNIS_I64);
+            CHECK_SHAPE_IS(indices, shape_of(y));
+            got = tensor_values(y);
+            places = tensor_values(indices);
+            check_sorted(in, got, places, outer, n, inner, k < 0 ? n : k, descending != 0);
+            if (d < 4) { /* each gets the gradient of where it has gone */
+                int64_t kept = k < 0 ? n : k, at;
+                double *expected = (double *)calloc((size_t)numel + 1, sizeof *expected), *weights;
+                ignis_tensor w = tensor_noise(shape_of(y), all_dtypes[d], 8, false);
+                weights = tensor_values(w);
+                CHECK_OK(ignis_backward(y, ignis_tensor_data(w)));
+                for (at = 0; at < outer * kept * inner; at++)
+                    expected[(at / inner / kept * n + (int64_t)places[at]) * inner + at % inner] = weights[at];
+                grad = array_values(ignis_tensor_grad(x));
+                for (i = 0, wrong = 0; i < numel; i++)
+                    wrong += grad[i] != expected[i];
+                CHECK_INT(wrong, 0);
+                free(grad);
+                free(expected);
+                free(weights);
+            }
+            free(got);
+            free(places);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+    free(in);
+}
+
+TEST(sort)
+{
+    static const ignis_shape shapes[] = {{1, {1}},    {1, {2}},      {1, {37}},       {2, {5, 3}},
+                                         {2, {3, 0}}, {2, {70, 33}}, {3, {2, 19, 3}}, {2, {3, 1025}}};
+    int s, dim;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(shapes); s++)
+        for (dim = 0; dim < shapes[s].ndim; dim++)
+            check_sort(shapes[s], dim, -1, 0, COUNT_OF(all_dtypes));
+}
+
+/*  Rows that shared memory cannot hold: all passes of the radix sort, in several tiles. */
+TEST(sort_of_long_rows)
+{
+    SETUP(NULL);
+    check_sort(IGNIS_SHAPE(2, 4097), 1, -1, 1, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(2, 2049), 1, -1, 0, 1);
+    check_sort(IGNIS_SHAPE(9001, 2), 0, -1, 1, 3);
+}
+
+TEST(topk)
+{
+    SETUP(NULL);
+    check_sort(IGNIS_SHAPE(1), 0, 1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(3, 37), 1, 5, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(3, 37), 1, 0, 0, 2);
+    check_sort(IGNIS_SHAPE(20, 3), 0, 7, 0, 2);
+    check_sort(IGNIS_SHAPE(3, 5000), 1, 10, 0, COUNT_OF(all_dtypes)); /* selected */
+    check_sort(IGNIS_SHAPE(2, 5000), 1, 1000, 1, 3);                  /* selected, a whole list of items */
+    check_sort(IGNIS_SHAPE(5000, 2), 0, 3, 1, 2);
+    check_sort(IGNIS_SHAPE(2, 5000), 1, 1025, 1, 2); /* sorted, and cut */
+}
+
+TEST(topk_of_equal_elements)
+{
+    ignis_scope scope;
+    ignis_tensor x, indices;
+    int64_t k;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = ignis_tensor_ones(IGNIS_SHAPE(6000), NULL);
+    CHECK(ignis_topk(x, 300, 0, true, &indices).id != 0);
+    for (k = 0; k < 300; k += 23)
+        CHECK_NUMBER(value_at(indices, k), (double)k);
+    CHECK(ignis_sort(x, 0, true, NULL).id != 0);
+    CHECK_REFUSED(0, ignis_topk(x, 6001, 0, true, &indices).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("k is 6001, outside 0 to the 6000 of dimension 0 of [6000]");
+    CHECK_INT(indices.id, 0);
+    CHECK_REFUSED(0, ignis_topk(x, -1, 0, true, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_sort(x, 1, true, &indices).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 /* --- what all operations here have in common ---------------------------------------------------------------------------- */
 
 /*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host. */
@@ -819,10 +968,12 @@ static ignis_tensor common_run(int which, ignis_tensor x)
     case 9: return ignis_cumsum(x, 0);
     case 10: return ignis_cumsum(x, 1);
     case 11: return ignis_tril(x, 1);
+    case 12: return ignis_sort(x, 0, true, NULL);
+    case 13: return ignis_topk(x, 2, 1, false, NULL);
     default: return no_tensor();
     }
 }
-enum { COMMON = 12 };
+enum { COMMON = 14 };
 
 static ignis_tensor common_call(const ignis_tensor *x, int count, void *which)
 {
