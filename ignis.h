@@ -13953,47 +13953,35 @@ IGNIS__COLD static ignis_tensor ignis__tensor_pattern(const char *call, ignis__b
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double last, double step, int64_t half, int64_t n,
+/*  Numbers in a row; where count is negative, the ends are no line. */
+IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double end, double step, int64_t half, int64_t count,
                                                    const ignis_tensor_desc *desc)
 {
     ignis_shape shape;
-    void *params[6];
+    void *params[] = {NULL, &start, &end, &step, &half, NULL};
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
+        return ignis__no_tensor();
+    }
     memset(&shape, 0, sizeof shape);
     shape.ndim = 1;
-    shape.dim[0] = n;
-    params[1] = &start;
-    params[2] = &last;
-    params[3] = &step;
-    params[4] = &half;
+    shape.dim[0] = count;
     return ignis__tensor_pattern(call, IGNIS__BUILTIN_LINE, shape, desc, params, 5);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc)
 {
-    static const char call[] = "ignis_tensor_arange";
     double count = (end - start) / step;
-    int64_t n;
-    if (!ignis__enter(call))
-        return ignis__no_tensor();
-    if (!(count >= 0 && count < 9e15)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
-        return ignis__no_tensor();
-    }
-    n = (int64_t)count;
-    n += (double)n < count;
-    return ignis__tensor_line(call, start, 0, step, INT64_MAX, n, desc);
+    int64_t n = count >= 0 && count < 9e15 ? (int64_t)count : -1;
+    return ignis__tensor_line("ignis_tensor_arange", start, end, step, INT64_MAX, n + (n >= 0 && (double)n < count), desc);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
 {
-    static const char call[] = "ignis_tensor_linspace";
-    if (!ignis__enter(call))
-        return ignis__no_tensor();
-    if (count < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld, below 0", (long long)count);
-        return ignis__no_tensor();
-    }
-    return ignis__tensor_line(call, start, end, count > 1 ? (end - start) / (double)(count - 1) : 0, (count + 1) / 2, count, desc);
+    double step = count == 1 ? 0 : (end - start) / (double)(count - 1);
+    return ignis__tensor_line("ignis_tensor_linspace", start, end, step, count - count / 2, count, desc);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc)
@@ -14002,17 +13990,13 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     ignis__address none = 0;
     int64_t diagonal = 0;
     ignis_shape shape;
-    void *params[7];
+    void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
     memset(&shape, 0, sizeof shape);
     shape.ndim = 2;
     shape.dim[0] = rows;
     shape.dim[1] = columns;
-    params[1] = &none;
-    params[2] = &rows;
-    params[3] = &columns;
-    params[4] = params[5] = &diagonal;
     return ignis__tensor_pattern(call, IGNIS__BUILTIN_BAND, shape, desc, params, 6);
 }
 
@@ -14726,8 +14710,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-/*  Up to IGNIS__OP_INPUTS tensors. */
-static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim)
+/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. */
+static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined)
 {
     ignis__concat_params p;
     ignis__op op;
@@ -14738,19 +14722,32 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     memset(&p, 0, sizeof p);
     if (!ignis__op_begin(&op, call, count, tensors))
         return ignis__no_tensor();
-    ignis__op_dim(&op, &dim, "dim");
     shape = op.in[0]->shape;
+    if (joined == 0 && shape.ndim == IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
+                       IGNIS_MAX_DIMS);
+    if (joined == 0 && dim >= -shape.ndim - 1 && dim <= shape.ndim)
+        dim += dim < 0 ? shape.ndim + 1 : 0;
+    else
+        ignis__op_dim(&op, &dim, "dim");
     for (i = 0; op.ok && i < count; i++) {
-        const ignis_shape *its = &op.in[i]->shape;
-        bool fits = its->ndim == shape.ndim;
+        ignis_shape its = op.in[i]->shape;
+        bool fits;
+        if (i >= joined && its.ndim < IGNIS_MAX_DIMS) {
+            memmove(its.dim + dim + 1, its.dim + dim, sizeof its.dim[0] * (size_t)(its.ndim++ - dim));
+            its.dim[dim] = 1;
+        }
+        if (i == 0)
+            shape = its;
+        fits = its.ndim == shape.ndim;
         for (k = 0; fits && k < shape.ndim; k++)
-            fits = k == dim || its->dim[k] == shape.dim[k];
+            fits = k == dim || its.dim[k] == shape.dim[k];
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits)
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
-                           ignis__shape_write(its).text, ignis__shape_write(&op.in[0]->shape).text, dim);
-        p.shapes[i] = *its;
+                           ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
+        p.shapes[i] = its;
         if (op.ok && i > 0)
-            shape.dim[dim] += its->dim[dim];
+            shape.dim[dim] += its.dim[dim];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
     if (out) {
@@ -14766,7 +14763,7 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
 }
 
-static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim)
+static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim, bool stack)
 {
     ignis_tensor few[IGNIS__OP_INPUTS], result;
     int used = 1, at;
@@ -14781,12 +14778,12 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
         return ignis__no_tensor();
     }
     if (count <= IGNIS__OP_INPUTS)
-        return ignis__concat_few(call, tensors, count, dim);
-    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim);
+        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count);
+    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count);
     for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
         for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
             few[used] = tensors[at + used - 1];
-        result = ignis__concat_few(call, few, used, dim);
+        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count);
         (void)ignis_tensor_release(few[0]);
         few[0] = result;
     }
@@ -14795,63 +14792,12 @@ static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors,
 
 IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
 {
-    return ignis__concat("ignis_concat", tensors, count, dim);
-}
-
-/*  One of the tensors of a stack, with a dimension of 1 more; *first is the shape of the first. */
-static ignis_tensor ignis__stack_part(const char *call, ignis_tensor tensor, int index, int dim, ignis_shape *first)
-{
-    ignis__op op;
-    ignis__array *view = NULL;
-    ignis_shape shape;
-    int i, ndim;
-    if (!ignis__op_begin(&op, call, 1, &tensor))
-        return ignis__no_tensor();
-    shape = op.in[0]->shape;
-    ndim = shape.ndim;
-    if (index == 0)
-        *first = shape;
-    if (!ignis__shape_same(&shape, first))
-        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; shapes are equal in a stack", index,
-                       ignis__shape_write(&shape).text, ignis__shape_write(first).text);
-    else if (ndim == IGNIS_MAX_DIMS)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
-                       IGNIS_MAX_DIMS);
-    else if (dim < -ndim - 1 || dim > ndim)
-        ignis__op_fail(&op, IGNIS_DIAG_DIM_RANGE, "dim is %d, outside -%d to %d of a stack of %s", dim, ndim + 1, ndim,
-                       ignis__shape_write(&shape).text);
-    if (op.ok) {
-        dim += dim < 0 ? ndim + 1 : 0;
-        for (i = ndim; i > dim; i--)
-            shape.dim[i] = shape.dim[i - 1];
-        shape.dim[dim] = 1;
-        shape.ndim++;
-        view = ignis__op_view(&op, op.in[0], &shape, op.in[0]->numel, 0);
-    }
-    return ignis__op_end_recorded(&op, view, "stack", ignis__reshape_backward, NULL, 0);
+    return ignis__concat("ignis_concat", tensors, count, dim, false);
 }
 
 IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim)
 {
-    static const char call[] = "ignis_stack";
-    ignis_tensor *parts = NULL, result = IGNIS__ZERO;
-    ignis_shape first;
-    int made = 0;
-    if (tensors && count > 0 && ignis__enter(call)) {
-        parts = (ignis_tensor *)ignis__alloc(sizeof *parts * (size_t)count);
-        if (!parts) {
-            ignis__fail_host_memory(call, sizeof *parts * (size_t)count);
-            return result;
-        }
-        while (made < count && (parts[made] = ignis__stack_part(call, tensors[made], made, dim, &first)).id)
-            made++;
-    }
-    if (!parts || made == count) /* concat names what is wrong with count, or null */
-        result = ignis__concat(call, parts ? parts : tensors, count, dim);
-    while (made > 0)
-        (void)ignis_tensor_release(parts[--made]);
-    ignis__free(parts);
-    return result;
+    return ignis__concat("ignis_stack", tensors, count, dim, true);
 }
 
 /*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
@@ -16453,39 +16399,28 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
     x->strides.from[dim] = 0;
 }
 
-/*  out[i] = from[place of i]; where the index is outside 0, or NaN of a type that has it */
-static void ignis__op_gather(ignis__op *op, ignis__array *out, ignis__array *from, ignis__array *ids, const ignis__indexing *x, int nan)
+/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where no two
+    places are the same. */
+static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
+                              const ignis__indexing *x, int nan)
 {
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, out);
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
     ignis__strided k;
-    int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, size = x->size, dim_stride = x->dim_stride;
+    int64_t pack, size = x->size, dim_stride = x->dim_stride;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
     void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
+    pack = ignis__pack_elements(to->dtype);
     last = k.rank - 1;
-    packs = last >= 0 && k.from[last] == 1 && k.to[last] == 0 && (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0;
-    packs = packs && ignis__strides_packed(k.from, k.rank, last, pack);
+    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
+            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 && ignis__strides_packed(k.from, k.rank, last, pack);
     if (packs) {
         k.size[last] /= pack;
         k.from[last] *= pack;
     }
     ignis__strided_finish(&k);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GATHER, out->dtype, ignis__ceil_div(k.count, 1024), 256, params);
-}
-
-/*  to[place of i] = from[i], where no two places are the same */
-static void ignis__op_scatter(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
-{
-    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
-    ignis__strided k;
-    int64_t size = x->size, dim_stride = x->dim_stride;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
-    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride};
-    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
-        return;
-    ignis__strided_finish(&k);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER, to->dtype, ignis__ceil_div(k.count, 256), 256, params);
+    ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
 /*  to[place of i] += from[i], in a fixed order */
@@ -16520,22 +16455,6 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
 
-/*  Checks an index of as many dimensions as the tensor, along `dim` of any size, along others of its size at most. */
-static bool ignis__index_check(ignis__op *op, int *dim)
-{
-    const ignis_shape *shape = &op->in[0]->shape, *index = &op->in[1]->shape;
-    int i;
-    bool fits = index->ndim == shape->ndim;
-    if (!ignis__op_dim(op, dim, "dim") || !ignis__op_is_index(op, 1, "index"))
-        return false;
-    for (i = 0; fits && i < shape->ndim; i++)
-        fits = i == *dim || index->dim[i] <= shape->dim[i];
-    if (!fits)
-        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "index is %s, the tensor is %s; it may be larger in dimension %d only",
-                       ignis__shape_write(index).text, ignis__shape_write(shape).text, *dim);
-    return op->ok;
-}
-
 static ignis_status ignis__gather_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
@@ -16551,29 +16470,6 @@ static ignis_status ignis__gather_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 1, &gradient);
 }
 
-IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
-{
-    static const char call[] = "ignis_gather";
-    ignis_tensor inputs[2];
-    ignis__indexing x;
-    ignis__op op;
-    ignis__array *out = NULL;
-    inputs[0] = tensor;
-    inputs[1] = index;
-    memset(&x, 0, sizeof x);
-    if (!ignis__op_begin(&op, call, 2, inputs))
-        return ignis__no_tensor();
-    if (ignis__index_check(&op, &dim)) {
-        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &op.in[1]->shape);
-        ignis__shape_strides(&op.in[1]->shape, x.strides.to);
-        out = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
-        if (out)
-            ignis__op_gather(&op, out, op.in[0], op.in[1], &x, 1);
-    }
-    ignis__op_save(&op, op.in[1]);
-    return ignis__op_end_recorded(&op, out, "gather", ignis__gather_backward, &x, sizeof x);
-}
-
 static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
@@ -16587,37 +16483,8 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
         return ignis__failed();
     gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
     if (gradients[2])
-        ignis__op_gather(&op, gradients[2], op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
     return ignis__op_give(&op, args, 3, gradients);
-}
-
-IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
-{
-    static const char call[] = "ignis_scatter_add";
-    ignis_tensor inputs[3];
-    ignis__indexing x;
-    ignis__op op;
-    ignis__array *out = NULL;
-    inputs[0] = tensor;
-    inputs[1] = index;
-    inputs[2] = src;
-    memset(&x, 0, sizeof x);
-    if (!ignis__op_begin(&op, call, 3, inputs))
-        return ignis__no_tensor();
-    if (ignis__index_check(&op, &dim) && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&op.in[1]->shape, &op.in[2]->shape))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
-                       ignis__shape_write(&op.in[1]->shape).text);
-    if (op.ok) {
-        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &op.in[1]->shape);
-        ignis__shape_strides(&op.in[1]->shape, x.strides.to);
-        out = ignis__op_new_like(&op, op.in[0]);
-        if (out) {
-            ignis__op_copy(&op, out, op.in[0]);
-            ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
-        }
-    }
-    ignis__op_save(&op, op.in[1]);
-    return ignis__op_end_recorded(&op, out, "scatter_add", ignis__scatter_add_backward, &x, sizeof x);
 }
 
 /*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
@@ -16659,32 +16526,80 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     return ignis__op_give(&op, args, 1, &gradient);
 }
 
-IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
+typedef struct ignis__index_kind {
+    const char *call, *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    bool row, adds; /* index_select; scatter_add */
+} ignis__index_kind;
+
+/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src: what is added. */
+static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
+                                    const ignis_tensor *src)
 {
-    static const char call[] = "ignis_index_select";
-    ignis_tensor inputs[2];
+    ignis_tensor inputs[3];
     ignis__indexing x;
     ignis__op op;
     ignis__array *out = NULL;
-    ignis_shape shape;
+    ignis_shape shape, ids;
+    int i;
+    bool fits;
     inputs[0] = tensor;
     inputs[1] = index;
+    inputs[2] = src ? *src : index;
     memset(&x, 0, sizeof x);
-    if (!ignis__op_begin(&op, call, 2, inputs))
+    if (!ignis__op_begin(&op, kind->call, src ? 3 : 2, inputs))
         return ignis__no_tensor();
-    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index") && op.in[1]->shape.ndim != 1)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "index is %s; one dimension is needed", ignis__shape_write(&op.in[1]->shape).text);
+    shape = op.in[0]->shape;
+    ids = op.in[1]->shape;
+    fits = ids.ndim == (kind->row ? 1 : shape.ndim);
+    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index"))
+        for (i = 0; fits && i < ids.ndim && !kind->row; i++)
+            fits = i == dim || ids.dim[i] <= shape.dim[i];
+    if (op.ok && !fits)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       kind->row ? "index is %s, and not one row; the tensor is %s, and dim %d"
+                                 : "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
+    if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
+                       ignis__shape_write(&ids).text);
     if (op.ok) {
-        shape = op.in[0]->shape;
-        shape.dim[dim] = op.in[1]->numel;
-        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &shape);
-        x.strides.to[dim] = 1;
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        if (out)
-            ignis__op_gather(&op, out, op.in[0], op.in[1], &x, 1);
+        int64_t count = ids.dim[0];
+        if (kind->row)
+            ids = shape, ids.dim[dim] = count;
+        ignis__indexing_make(&x, kind->call, &shape, dim, &ids);
+        if (kind->row)
+            x.strides.to[dim] = 1;
+        else
+            ignis__shape_strides(&ids, x.strides.to);
+        out = ignis__op_new(&op, kind->adds ? &shape : &ids, op.in[0]->dtype);
+    }
+    if (out && kind->adds) {
+        ignis__op_copy(&op, out, op.in[0]);
+        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+    } else if (out) {
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &x, 1);
     }
     ignis__op_save(&op, op.in[1]);
-    return ignis__op_end_recorded(&op, out, "index_select", ignis__index_select_backward, &x, sizeof x);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &x, sizeof x);
+}
+
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_gather", "gather", ignis__gather_backward, false, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
+{
+    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
+    return ignis__index_op(&kind, tensor, dim, index, &src);
 }
 
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
@@ -16799,7 +16714,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
     if (gradient && gradient->numel != op.in[0]->numel)
         ignis__op_zero(&op, gradient);
     if (gradient)
-        ignis__op_scatter(&op, gradient, op.in[0], op.in[1], x);
+        ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
     return ignis__op_give(&op, args, 1, &gradient);
 }
 

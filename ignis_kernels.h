@@ -17,7 +17,7 @@
         collective.cuh             330 lines   15677 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               186 lines    8426 bytes
-        gather.cu                  157 lines    6748 bytes
+        gather.cu                  157 lines    6779 bytes
         gemm.cu                    176 lines    7674 bytes
         gemm.cuh                   186 lines    8631 bytes
         gemm_hopper.cu             342 lines   15134 bytes
@@ -34,7 +34,7 @@
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    106 lines    5407 bytes
-        scan.cu                    172 lines    7187 bytes
+        scan.cu                    172 lines    7190 bytes
         shape.cu                   201 lines    9794 bytes
         softmax.cu                 677 lines   30944 bytes
         sort.cu                    369 lines   16507 bytes
@@ -5269,9 +5269,9 @@ static const char *const ignis__lines_gather_cu[] = {
     "        gather<1>(out, src, ids, id_bytes, s, size, dim_stride, outside);",
     "}",
     "",
-    "/*  Blocks of THREADS threads, for an element each. */",
+    "/*  Blocks of THREADS threads, for an element each. Parameters as above. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
-    "ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride)",
+    "ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)",
     "{",
     "    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;",
     "    long long to = 0, place = 0;",
@@ -8517,7 +8517,7 @@ static const char *const ignis__lines_scan_cu[] = {
     "}",
     "",
     "/*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a block. */",
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)",
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)",
     "ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse, int packed,",
     "                int warps)",
     "{",
@@ -9875,7 +9875,7 @@ static const ignis__source ignis__sources[] = {
     {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0x23e64f76e22c5641ULL, ignis__lines_embedding_cu, 186},
-    {"gather.cu", 0x31281dc5c022ce31ULL, ignis__lines_gather_cu, 157},
+    {"gather.cu", 0x1546a60924bff740ULL, ignis__lines_gather_cu, 157},
     {"gemm.cu", 0xa168add394455946ULL, ignis__lines_gemm_cu, 176},
     {"gemm.cuh", 0x3f6d6283f6f49184ULL, ignis__lines_gemm_cuh, 186},
     {"gemm_hopper.cu", 0xf06c14f4bca63033ULL, ignis__lines_gemm_hopper_cu, 342},
@@ -9892,7 +9892,7 @@ static const ignis__source ignis__sources[] = {
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
-    {"scan.cu", 0x94bf9d70372cd9eaULL, ignis__lines_scan_cu, 172},
+    {"scan.cu", 0x36c75cabad92ab08ULL, ignis__lines_scan_cu, 172},
     {"shape.cu", 0x1ae6584124f83a9dULL, ignis__lines_shape_cu, 201},
     {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
     {"sort.cu", 0x23089d2332f7fb75ULL, ignis__lines_sort_cu, 369},

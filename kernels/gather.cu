@@ -71,9 +71,9 @@ ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided 
         gather<1>(out, src, ids, id_bytes, s, size, dim_stride, outside);
 }
 
-/*  Blocks of THREADS threads, for an element each. */
+/*  Blocks of THREADS threads, for an element each. Parameters as above. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride)
+ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long to = 0, place = 0;
