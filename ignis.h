@@ -1560,7 +1560,8 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 /* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
-    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
+    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions that differ spread over each other by
+    NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
@@ -13836,7 +13837,8 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     int64_t inner_b, leading_a;
     int i;
     if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim))
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "a is %s, b is %s; b has 2 dimensions, or both have the same leading ones",
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
+                              "a is %s, b is %s; both have 2 dimensions or more, and leading ones that spread over each other",
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
@@ -13861,15 +13863,49 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     return true;
 }
 
+/*  The shapes of a and b with leading dimensions that spread over each other by NumPy's rules. False: they do not, or need not, or what is inside does
+    not fit. */
+static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *spread)
+{
+    int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
+    bool differ = a->ndim < ndim;
+    if (a->ndim < 2 || b->ndim < 2 || a->dim[a->ndim - 1] != b->dim[b->ndim - (transpose_b ? 1 : 2)])
+        return false;
+    for (leading = ndim - 2, i = 0; i < leading; i++) {
+        int in_a = i - ndim + a->ndim, in_b = i - ndim + b->ndim;
+        int64_t of_a = in_a < 0 ? 1 : a->dim[in_a], of_b = in_b < 0 ? 1 : b->dim[in_b];
+        if (of_a != of_b && of_a != 1 && of_b != 1)
+            return false;
+        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
+        spread[0].dim[i] = spread[1].dim[i] = of_a == 1 ? of_b : of_a;
+    }
+    spread[0].ndim = spread[1].ndim = ndim;
+    memcpy(spread[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
+    memcpy(spread[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
+    return differ;
+}
+
 static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_tensor b, int transpose_b)
 {
     ignis_tensor inputs[] = {a, b};
     ignis__product product;
     ignis__array *out = NULL;
-    ignis_shape shape;
+    ignis_shape shape, spread[2];
+    ignis_tensor result;
     ignis__op op;
+    int i;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
+    if (ignis__matmul_spread(&op.in[0]->shape, &op.in[1]->shape, transpose_b, spread)) { /* and again, with copies that are spread */
+        ignis__op_leave(&op);
+        inputs[0] = ignis_expand(a, spread[0]);
+        inputs[1] = ignis_expand(b, spread[1]);
+        result = ignis__matmul_op(call, inputs[0], inputs[1], transpose_b);
+        for (i = 0; i < 2; i++)
+            if (inputs[i].id)
+                (void)ignis_tensor_release(inputs[i]);
+        return result;
+    }
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
