@@ -37,7 +37,7 @@
         scan.cu                    172 lines    7190 bytes
         shape.cu                   201 lines    9794 bytes
         softmax.cu                 677 lines   30944 bytes
-        sort.cu                    369 lines   16507 bytes
+        sort.cu                    369 lines   16510 bytes
         strided.cuh                 34 lines    1480 bytes
 */
 #include <stdint.h>
@@ -9749,7 +9749,7 @@ static const char *const ignis__lines_sort_cu[] = {
     "/*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by counting; then",
     "    keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has `items` items, a",
     "    power of 2 from k on. One block a row. */",
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)",
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 3)",
     "ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)",
     "{",
     "    extern __shared__ uint4 sort_memory[];",
@@ -9895,7 +9895,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0x36c75cabad92ab08ULL, ignis__lines_scan_cu, 172},
     {"shape.cu", 0x1ae6584124f83a9dULL, ignis__lines_shape_cu, 201},
     {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
-    {"sort.cu", 0x23089d2332f7fb75ULL, ignis__lines_sort_cu, 369},
+    {"sort.cu", 0x19b03b0e6474f25cULL, ignis__lines_sort_cu, 369},
     {"strided.cuh", 0xe5f60ab8c044580aULL, ignis__lines_strided_cuh, 34},
 };
 

@@ -299,7 +299,7 @@ ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *s
 /*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by counting; then
     keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has `items` items, a
     power of 2 from k on. One block a row. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
 ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
     extern __shared__ uint4 sort_memory[];

@@ -923,6 +923,8 @@ TEST(topk_of_equal_elements)
     CHECK(ignis_topk(x, 300, 0, true, &indices).id != 0);
     for (k = 0; k < 300; k += 23)
         CHECK_NUMBER(value_at(indices, k), (double)k);
+    CHECK(ignis_topk(x, 1024, 0, false, &indices).id != 0); /* as many as there is room for */
+    CHECK_NUMBER(value_at(indices, 1023), 1023);
     CHECK(ignis_sort(x, 0, true, NULL).id != 0);
     CHECK_REFUSED(0, ignis_topk(x, 6001, 0, true, &indices).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("k is 6001, outside 0 to the 6000 of dimension 0 of [6000]");
