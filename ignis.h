@@ -15,7 +15,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding
+                        .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -1314,6 +1315,18 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at equal distances, start and end being the
+    first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for all defaults.
+    Numbers are computed in double, and converted by the rules of ignis_array_from_host.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc);
+
 /*  ignis_seed - start the calling thread's sequence of random numbers anew (0 at ignis_setup)
     Returns: IGNIS_OK.
     Errors: NOT_SETUP.
@@ -1548,7 +1561,8 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 /* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
-    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
+    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions that differ spread over each other by
+    NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
@@ -1661,6 +1675,14 @@ IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
 
+/*  ignis_cumsum - the sums of all elements up to each one along a dimension, in the tensor's dtype; a negative dim counts from the last one on
+    Floating types are summed in f32 (f64 in f64) in a fixed order, and rounded once; i32 and i64 wrap around.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension), DTYPE (u8), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
+
 /* >>ops.shape --------------------------------------------------------------------------------------------------- */
 
 /*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
@@ -1703,6 +1725,56 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
+
+/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step goes backwards. Any dtype.
+    A copy, as arrays have no strides; backward puts the gradient into zeros of the tensor's shape.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (step 0, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step);
+
+/*  ignis_permute - dimensions in another order: dimension i of the result is dims[i] of the tensor, which count are; ignis_flip - count
+    dimensions backwards. Both in new memory, in one pass. Any dtype. A negative dimension counts from the last one on.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, one given twice), ARGUMENT (null, count, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count);
+IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count);
+
+/*  ignis_expand - repeat the elements of dimensions of 1 until a shape is filled, in new memory. Any dtype.
+    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a dimension. The gradient is summed over
+    what was repeated, in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape);
+
+/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory: dimension dim of the result. Any dtype.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_concat; SHAPE, too, where shapes differ, or have IGNIS_MAX_DIMS dimensions.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim);
+
+/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new memory. Any dtype.
+    count is the number of dimensions; null for before or after is none. The value is converted as by ignis_array_fill.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
+
+/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
+    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the left.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal);
+IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 
 /* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
@@ -1769,6 +1841,56 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
+
+/* >>ops.index --------------------------------------------------------------------------------------------------- */
+
+/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...], j, ...]. Any dtype.
+    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the result
+    has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA; in
+    backward UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index);
+
+/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...]. Any dtype.
+    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for ignis_gather.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_gather.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
+
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]. Any dtype.
+    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded once,
+    in a fixed order: equal inputs give equal bits.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
+
+/*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class gives zeros.
+    Returns: the tensor, which has no gradient, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
+
+/* >>ops.sort ---------------------------------------------------------------------------------------------------- */
+
+/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in order. Any dtype.
+    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first comes first.
+    *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
+    Returns: the tensor, or no handle, and none in *indices.
+    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (2^31 elements along dim).
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
+IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices);
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
@@ -9015,6 +9137,25 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
+    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                            \
+    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                          \
+    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows")                                                   \
+    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns")                                             \
+    X(LINE, PATTERN_CU, "ignis_line")                                                          \
+    X(BAND, PATTERN_CU, "ignis_band")                                                          \
+    X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
+    X(GATHER, GATHER_CU, "ignis_gather")                                                       \
+    X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
+    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
+    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
+    X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
+    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
+    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
+    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
+    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -9075,9 +9216,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ROPE, ROPE_CU, "ignis_rope")                                                             \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                                  \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                                    \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                              \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
@@ -9243,7 +9381,8 @@ static int ignis__source_dtypes(int source)
     if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
         strncmp(name, "gemm_", 5) == 0)
         return 0;
-    return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
+    return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
+                                                                                     : 4 /* the floating types come first */;
 }
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
@@ -12747,6 +12886,14 @@ IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const c
     return op->ok;
 }
 
+IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const char *name)
+{
+    ignis_dtype dtype = op->in[input]->dtype;
+    if (dtype != IGNIS_I32 && dtype != IGNIS_I64)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; i32 or i64 is needed", name, ignis__dtypes[dtype].name);
+    return op->ok;
+}
+
 IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
@@ -12770,6 +12917,9 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 
 /*  Sums and statistics are in this. */
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
+
+/*  What ignis_wide is in kernels, in an array. */
+static ignis_dtype ignis__sum_dtype(ignis_dtype dtype) { return ignis__dtype_is_float(dtype) ? ignis__wide_dtype(dtype) : IGNIS_I64; }
 
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
@@ -13794,7 +13944,8 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     int64_t inner_b, leading_a;
     int i;
     if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim))
-        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "a is %s, b is %s; b has 2 dimensions, or both have the same leading ones",
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
+                              "a is %s, b is %s; both have 2 dimensions or more, and leading ones that spread over each other",
                               ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
     if (a->dim[a->ndim - 1] != inner_b)
@@ -13819,15 +13970,49 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     return true;
 }
 
+/*  The shapes of a and b with leading dimensions that spread over each other by NumPy's rules. False: they do not, or need not, or what is inside does
+    not fit. */
+static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *spread)
+{
+    int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
+    bool differ = a->ndim < ndim;
+    if (a->ndim < 2 || b->ndim < 2 || a->dim[a->ndim - 1] != b->dim[b->ndim - (transpose_b ? 1 : 2)])
+        return false;
+    for (leading = ndim - 2, i = 0; i < leading; i++) {
+        int in_a = i - ndim + a->ndim, in_b = i - ndim + b->ndim;
+        int64_t of_a = in_a < 0 ? 1 : a->dim[in_a], of_b = in_b < 0 ? 1 : b->dim[in_b];
+        if (of_a != of_b && of_a != 1 && of_b != 1)
+            return false;
+        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
+        spread[0].dim[i] = spread[1].dim[i] = of_a == 1 ? of_b : of_a;
+    }
+    spread[0].ndim = spread[1].ndim = ndim;
+    memcpy(spread[0].dim + leading, a->dim + a->ndim - 2, 2 * sizeof a->dim[0]);
+    memcpy(spread[1].dim + leading, b->dim + b->ndim - 2, 2 * sizeof b->dim[0]);
+    return differ;
+}
+
 static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_tensor b, int transpose_b)
 {
     ignis_tensor inputs[] = {a, b};
     ignis__product product;
     ignis__array *out = NULL;
-    ignis_shape shape;
+    ignis_shape shape, spread[2];
+    ignis_tensor result;
     ignis__op op;
+    int i;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
+    if (ignis__matmul_spread(&op.in[0]->shape, &op.in[1]->shape, transpose_b, spread)) { /* and again, with copies that are spread */
+        ignis__op_leave(&op);
+        inputs[0] = ignis_expand(a, spread[0]);
+        inputs[1] = ignis_expand(b, spread[1]);
+        result = ignis__matmul_op(call, inputs[0], inputs[1], transpose_b);
+        for (i = 0; i < 2; i++)
+            if (inputs[i].id)
+                (void)ignis_tensor_release(inputs[i]);
+        return result;
+    }
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
@@ -13883,6 +14068,79 @@ IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
+}
+
+/* --- tensors of a pattern: arange, linspace, eye ---------------------------------------------------------------------------------------- */
+
+/*  A new tensor by a kernel of elements, whose params, of which the first is the address, end with the number of elements. */
+IGNIS__COLD static ignis_tensor ignis__tensor_pattern(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                                      const ignis_tensor_desc *desc, void **params, int last)
+{
+    ignis_array made = ignis__tensor_array_create(call, shape, desc);
+    ignis__array *array;
+    ignis__address to;
+    ignis__work work;
+    bool ok = false;
+    if (!made.id)
+        return ignis__no_tensor();
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &to;
+    params[last] = &array->numel;
+    if (ignis__work_begin(call, array->storage->device, &work)) {
+        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        ignis__work_end(&work);
+    }
+    if (!ok)
+        ignis__array_discard(call, &made);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+/*  Numbers in a row; where count is negative, the ends are no line. */
+IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double end, double step, int64_t half, int64_t count,
+                                                   const ignis_tensor_desc *desc)
+{
+    ignis_shape shape;
+    void *params[] = {NULL, &start, &end, &step, &half, NULL};
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end, step);
+        return ignis__no_tensor();
+    }
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = count;
+    return ignis__tensor_pattern(call, IGNIS__BUILTIN_LINE, shape, desc, params, 5);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc)
+{
+    double count = (end - start) / step;
+    int64_t n = count >= 0 && count < 9e15 ? (int64_t)count : -1;
+    return ignis__tensor_line("ignis_tensor_arange", start, end, step, INT64_MAX, n + (n >= 0 && (double)n < count), desc);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_linspace(double start, double end, int64_t count, const ignis_tensor_desc *desc)
+{
+    double step = count == 1 ? 0 : (end - start) / (double)(count - 1);
+    return ignis__tensor_line("ignis_tensor_linspace", start, end, step, count - count / 2, count, desc);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_eye";
+    ignis__address none = 0;
+    int64_t diagonal = 0;
+    ignis_shape shape;
+    void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = columns;
+    return ignis__tensor_pattern(call, IGNIS__BUILTIN_BAND, shape, desc, params, 6);
 }
 
 /* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
@@ -14043,6 +14301,72 @@ IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+
+/* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
+
+/*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
+static void ignis__op_cumsum(ignis__op *op, ignis__array *out, ignis__array *from, const ignis__spread *s, int reverse)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
+    int64_t multiprocessors = op->work.device->info.multiprocessors, outer = s->outer, n = s->n, inner = s->inner, pack, part_length, parts,
+            blocks;
+    int packed, warps = n <= 1024;
+    bool rows = inner == 1;
+    void *params[] = {&target, &partial, &source, &outer, &n, &part_length, &parts, &reverse, &packed, &warps};
+    void *columns[] = {&target, &partial, &source, &outer, &n, &inner, &part_length, &parts, &reverse};
+    ignis__builtin builtin = rows ? IGNIS__BUILTIN_SCAN_ROWS : IGNIS__BUILTIN_SCAN_COLUMNS;
+    if (!op->ok || outer * n * inner == 0)
+        return;
+    pack = ignis__pack_elements(out->dtype);
+    parts = rows ? ignis__clamp(warps ? 1 : 2 * multiprocessors / outer, 1, ignis__ceil_div(n, 8192))
+                 : ignis__clamp(1024 * multiprocessors / (outer * inner), 1, ignis__ceil_div(n, 128));
+    part_length = ignis__ceil_div(ignis__ceil_div(n, parts), 64) * 64;
+    parts = ignis__ceil_div(n, part_length);
+    blocks = rows ? ignis__ceil_div(outer * parts, warps ? 8 : 1) : ignis__ceil_div(outer * parts * inner, 256);
+    blocks = ignis__clamp(blocks, 1, INT32_MAX);
+    packed = n % pack == 0 && (source | target) % 16 == 0;
+    if (parts > 1) {
+        partial = ignis__op_write(op, ignis__op_new_row(op, outer * parts * inner, ignis__sum_dtype(out->dtype)));
+        params[0] = columns[0] = &none;
+        ignis__op_launch_row(op, builtin, out->dtype, blocks, 256, rows ? params : columns);
+        params[0] = columns[0] = &target;
+    }
+    ignis__op_launch_row(op, builtin, out->dtype, blocks, 256, rows ? params : columns);
+}
+
+static ignis_status ignis__cumsum_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_cumsum", args))
+        return ignis__failed();
+    gradient = ignis__op_new_like(&op, op.in[0]);
+    if (gradient)
+        ignis__op_cumsum(&op, gradient, op.in[0], (const ignis__spread *)args->params, 1);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
+{
+    ignis__spread s = {1, 1, 1};
+    ignis__op op;
+    ignis__array *out = NULL;
+    const ignis_shape *shape;
+    if (!ignis__op_begin(&op, "ignis_cumsum", 1, &tensor))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    if (op.in[0]->dtype == IGNIS_U8)
+        ignis__op_fail(&op, IGNIS_DIAG_DTYPE_DIFFERS, "the tensor is u8, whose sums would not fit; ignis_cast makes it i64");
+    if (ignis__op_dim(&op, &dim, "dim")) {
+        s.outer = ignis__shape_product(shape, 0, dim);
+        s.n = shape->dim[dim];
+        s.inner = ignis__shape_product(shape, dim + 1, shape->ndim);
+        out = ignis__op_new_like(&op, op.in[0]);
+        if (out)
+            ignis__op_cumsum(&op, out, op.in[0], &s, 0);
+    }
+    return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
+}
 
 /* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
 
@@ -14529,8 +14853,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-/*  Up to IGNIS__OP_INPUTS tensors. */
-static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim)
+/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. */
+static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim, int joined)
 {
     ignis__concat_params p;
     ignis__op op;
@@ -14541,19 +14865,32 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     memset(&p, 0, sizeof p);
     if (!ignis__op_begin(&op, call, count, tensors))
         return ignis__no_tensor();
-    ignis__op_dim(&op, &dim, "dim");
     shape = op.in[0]->shape;
+    if (joined == 0 && shape.ndim == IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "a stack of %s would have more than %d dimensions", ignis__shape_write(&shape).text,
+                       IGNIS_MAX_DIMS);
+    if (joined == 0 && dim >= -shape.ndim - 1 && dim <= shape.ndim)
+        dim += dim < 0 ? shape.ndim + 1 : 0;
+    else
+        ignis__op_dim(&op, &dim, "dim");
     for (i = 0; op.ok && i < count; i++) {
-        const ignis_shape *its = &op.in[i]->shape;
-        bool fits = its->ndim == shape.ndim;
+        ignis_shape its = op.in[i]->shape;
+        bool fits;
+        if (i >= joined && its.ndim < IGNIS_MAX_DIMS) {
+            memmove(its.dim + dim + 1, its.dim + dim, sizeof its.dim[0] * (size_t)(its.ndim++ - dim));
+            its.dim[dim] = 1;
+        }
+        if (i == 0)
+            shape = its;
+        fits = its.ndim == shape.ndim;
         for (k = 0; fits && k < shape.ndim; k++)
-            fits = k == dim || its->dim[k] == shape.dim[k];
+            fits = k == dim || its.dim[k] == shape.dim[k];
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits)
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
-                           ignis__shape_write(its).text, ignis__shape_write(&op.in[0]->shape).text, dim);
-        p.shapes[i] = *its;
+                           ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
+        p.shapes[i] = its;
         if (op.ok && i > 0)
-            shape.dim[dim] += its->dim[dim];
+            shape.dim[dim] += its.dim[dim];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
     if (out) {
@@ -14569,9 +14906,8 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
     return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
 }
 
-IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
+static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim, bool stack)
 {
-    static const char call[] = "ignis_concat";
     ignis_tensor few[IGNIS__OP_INPUTS], result;
     int used = 1, at;
     if (!ignis__enter(call))
@@ -14585,16 +14921,26 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
         return ignis__no_tensor();
     }
     if (count <= IGNIS__OP_INPUTS)
-        return ignis__concat_few(call, tensors, count, dim);
-    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim);
+        return ignis__concat_few(call, tensors, count, dim, stack ? 0 : count);
+    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim, stack ? 0 : count);
     for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
         for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
             few[used] = tensors[at + used - 1];
-        result = ignis__concat_few(call, few, used, dim);
+        result = ignis__concat_few(call, few, used, dim, stack ? 1 : count);
         (void)ignis_tensor_release(few[0]);
         few[0] = result;
     }
     return few[0];
+}
+
+IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
+{
+    return ignis__concat("ignis_concat", tensors, count, dim, false);
+}
+
+IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim)
+{
+    return ignis__concat("ignis_stack", tensors, count, dim, true);
 }
 
 /*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
@@ -14741,6 +15087,448 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     if (op.ok)
         out = ignis__op_part(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
+}
+
+/* >>ops.shape - strided copies: slice_step, permute, flip, expand, pad --------------------------------------------------------- */
+
+/*  to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below size; in elements. */
+typedef struct ignis__strides {
+    int rank;
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
+} ignis__strides;
+
+/*  The parameter of the kernels: see kernels/shape.cu. */
+typedef struct ignis__strided {
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
+    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
+    int64_t count, step;
+    int rank;
+} ignis__strided;
+
+static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
+{
+    int i;
+    int64_t stride = 1;
+    for (i = shape->ndim - 1; i >= 0; stride *= shape->dim[i--])
+        strides[i] = stride;
+}
+
+/*  The same dimensions for the kernel: none of 1, and neighbours that one stride serves as one; sorted: the largest steps of `to` first. False:
+    there are no elements. */
+static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
+{
+    int i, d, at;
+    memset(k, 0, sizeof *k);
+    for (i = 0; i < s->rank; i++) {
+        if (s->size[i] == 0)
+            return false;
+        if (s->size[i] == 1)
+            continue;
+        for (at = k->rank++; sorted && at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
+            k->size[at] = k->size[at - 1];
+            k->from[at] = k->from[at - 1];
+            k->to[at] = k->to[at - 1];
+        }
+        k->size[at] = s->size[i];
+        k->from[at] = s->from[i];
+        k->to[at] = s->to[i];
+    }
+    for (d = 0, i = 1; i < k->rank; i++) {
+        if (k->from[d] == k->from[i] * k->size[i] && k->to[d] == k->to[i] * k->size[i])
+            k->size[d] *= k->size[i];
+        else
+            k->size[++d] = k->size[i];
+        k->from[d] = k->from[i];
+        k->to[d] = k->to[i];
+    }
+    k->rank = k->rank ? d + 1 : 0;
+    return true;
+}
+
+/*  Whether strides, but for that of one dimension (-1: none), are multiples of a pack. */
+static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
+{
+    int i;
+    for (i = 0; i < rank; i++)
+        if (i != but && strides[i] % pack)
+            return false;
+    return true;
+}
+
+static void ignis__strided_finish(ignis__strided *k)
+{
+    int i;
+    if (k->rank == 0)
+        k->size[k->rank++] = 1;
+    for (i = 0, k->count = 1; i < k->rank; i++) {
+        uint64_t size = (uint64_t)k->size[i], shift = 0;
+        k->count *= k->size[i];
+        if (size >> 31)
+            continue; /* the kernel divides by it in 64 bits then */
+        while ((uint64_t)1 << shift < size)
+            shift++;
+        k->shift[i] = (uint32_t)shift;
+        k->multiplier[i] = (uint32_t)(((((uint64_t)1 << shift) - size) << 32) / size + 1);
+    }
+}
+
+static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *s)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
+    ignis__strided k;
+    int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, rows, columns, src_row, dst_row, edge, blocks;
+    int last, x, packs, gathers;
+    void *params[] = {&target, &source, &k, &packs, &gathers},
+         *tiles[] = {&target, &source, &k, &rows, &columns, &src_row, &dst_row, &packs};
+    if (!op->ok || !ignis__strides_merge(s, &k, true))
+        return;
+    source += (uint64_t)s->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    target += (uint64_t)s->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    last = k.rank - 1;
+    for (x = 0; x < last; x++)
+        if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
+            break;
+    if (x < last) { /* contiguous along one dimension here, along another there */
+        edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
+        rows = k.size[last];
+        src_row = k.from[last];
+        columns = k.size[x];
+        dst_row = k.to[x];
+        for (k.rank = last - 1; x < k.rank; x++) {
+            k.size[x] = k.size[x + 1];
+            k.from[x] = k.from[x + 1];
+            k.to[x] = k.to[x + 1];
+        }
+        packs = (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 &&
+                ignis__strides_packed(k.from, k.rank, -1, pack) && ignis__strides_packed(k.to, k.rank, -1, pack);
+        if (k.rank == 0)
+            k.from[0] = k.to[0] = 0;
+        ignis__strided_finish(&k);
+        blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256, tiles);
+        return;
+    }
+    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 && ignis__strides_packed(k.to, k.rank, last, pack);
+    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
+    if (packs) {
+        k.step = k.from[last];
+        k.size[last] /= pack;
+        k.from[last] *= pack;
+        k.to[last] *= pack;
+    }
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
+}
+
+/*  Operations that are one strided copy, each element of the tensor being copied once at most: their gradient is the same copy backwards. */
+typedef struct ignis__strided_params {
+    const char *call;
+    ignis_shape shape; /* of the input */
+    ignis__strides back;
+    bool whole; /* every element of the input is copied */
+} ignis__strided_params;
+
+static ignis_status ignis__strided_backward(const ignis_backward_args *args)
+{
+    const ignis__strided_params *p = (const ignis__strided_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient && !p->whole)
+        ignis__op_zero(&op, gradient);
+    ignis__op_strided(&op, gradient, op.in[0], &p->back);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Begins such an operation: strides are those of an input that is copied as it is. */
+static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
+{
+    memset(s, 0, sizeof *s);
+    if (!ignis__op_begin(op, call, 1, &tensor))
+        return false;
+    s->rank = op->in[0]->shape.ndim;
+    memcpy(s->size, op->in[0]->shape.dim, sizeof s->size);
+    ignis__shape_strides(&op->in[0]->shape, s->from);
+    return true;
+}
+
+/*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s, const double *fill)
+{
+    ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
+    ignis__strided_params p;
+    int64_t numel = 1;
+    int i;
+    memset(&p, 0, sizeof p);
+    if (out) {
+        ignis__shape_strides(shape, s->to);
+        for (i = 0; i < s->rank; i++)
+            numel *= s->size[i];
+        if (fill && numel != out->numel)
+            ignis__op_fill(op, out, *fill);
+        ignis__op_strided(op, out, op->in[0], s);
+        p.call = op->work.call;
+        p.shape = op->in[0]->shape;
+        p.whole = numel == op->in[0]->numel;
+        p.back = *s;
+        memcpy(p.back.from, s->to, sizeof s->to);
+        memcpy(p.back.to, s->from, sizeof s->from);
+        p.back.from_offset = s->to_offset;
+        p.back.to_offset = s->from_offset;
+    }
+    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
+}
+
+/*  Every step-th element of the dimension, from `start` on, which has to lie inside. */
+static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
+{
+    s->from_offset += start * s->from[dim];
+    s->from[dim] *= len > 1 ? step : 1;
+    s->size[dim] = len;
+}
+
+IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    int64_t room; /* elements from start on */
+    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (step == 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "step is 0");
+    if (ignis__op_dim(&op, &dim, "dim")) {
+        room = start < 0 || start >= shape.dim[dim] ? 0 : 1 + (step > 0 ? (shape.dim[dim] - 1 - start) / step : -(start / step));
+        if (start < 0 || start > shape.dim[dim] || len < 0 || len > room)
+            ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "%lld elements from %lld on in steps of %lld are outside dim %d of shape %s",
+                           (long long)len, (long long)start, (long long)step, dim, ignis__shape_write(&shape).text);
+    }
+    if (op.ok) {
+        shape.dim[dim] = len;
+        ignis__strides_step(&s, dim, len ? start : 0, len, step);
+    }
+    return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
+}
+
+/*  Dimension i of count is one of the tensor's, which the dims before it do not have. */
+static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
+{
+    *dim = dims[i];
+    if (!ignis__op_dim(op, dim, "a dimension"))
+        return false;
+    if (*seen >> *dim & 1)
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "dimension %d of %s is given twice", *dim,
+                              ignis__shape_write(&op->in[0]->shape).text);
+    *seen |= 1u << *dim;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count)
+{
+    ignis__strides s, given;
+    ignis_shape shape;
+    ignis__op op;
+    unsigned seen = 0;
+    int i, dim;
+    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    given = s;
+    if (!dims)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
+    else if (count != shape.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count, ignis__shape_write(&shape).text);
+    for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
+        shape.dim[i] = s.size[i] = given.size[dim];
+        s.from[i] = given.from[dim];
+    }
+    return ignis__strided_end(&op, "permute", &shape, &s, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    unsigned seen = 0;
+    int i, dim;
+    if (!ignis__strided_begin(&op, "ignis_flip", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (!dims)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
+    else if (count < 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "count is %d, below 0", count);
+    for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++)
+        if (s.size[dim] > 0)
+            ignis__strides_step(&s, dim, s.size[dim] - 1, s.size[dim], -1);
+    return ignis__strided_end(&op, "flip", &shape, &s, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value)
+{
+    ignis__strides s;
+    ignis_shape shape;
+    ignis__op op;
+    int64_t strides[IGNIS_MAX_DIMS];
+    int i;
+    if (!ignis__strided_begin(&op, "ignis_pad", tensor, &s))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (count != shape.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count, ignis__shape_write(&shape).text);
+    for (i = 0; op.ok && i < count; i++) {
+        int64_t low = before ? before[i] : 0, high = after ? after[i] : 0;
+        if (low < 0 || high < 0)
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i,
+                           (long long)low, (long long)high);
+        else if (low > INT64_MAX - shape.dim[i] || high > INT64_MAX - shape.dim[i] - low)
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW, "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
+                           ignis__shape_write(&op.in[0]->shape).text, (long long)low, (long long)high);
+        else
+            shape.dim[i] += low + high;
+    }
+    op.ok = op.ok && ignis__shape_check(op.work.call, &shape, op.in[0]->dtype, &strides[0]);
+    if (op.ok)
+        ignis__shape_strides(&shape, strides);
+    for (i = 0; op.ok && before && i < count; i++)
+        s.to_offset += before[i] * strides[i];
+    return ignis__strided_end(&op, "pad", &shape, &s, &value);
+}
+
+/*  Strides of a shape that spreads over another one, as in NumPy: 0 where it is repeated. -1 in `out` becomes what the shape has there. */
+static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)
+{
+    int64_t strides[IGNIS_MAX_DIMS];
+    int i, lacking = out->ndim - shape->ndim;
+    bool fits = lacking >= 0 && out->ndim <= IGNIS_MAX_DIMS;
+    memset(s, 0, sizeof *s);
+    s->rank = out->ndim;
+    ignis__shape_strides(shape, strides);
+    for (i = 0; fits && i < out->ndim; i++) {
+        int64_t of_shape = i < lacking ? 1 : shape->dim[i - lacking];
+        if (out->dim[i] == -1 && i >= lacking)
+            out->dim[i] = of_shape;
+        fits = out->dim[i] == of_shape || (of_shape == 1 && out->dim[i] >= 0);
+        s->from[i] = out->dim[i] != of_shape || i < lacking ? 0 : strides[i - lacking];
+        s->size[i] = out->dim[i];
+    }
+    if (!fits)
+        return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "%s does not spread over %s", ignis__shape_write(shape).text,
+                              ignis__shape_write(out).text);
+    return true;
+}
+
+static ignis_status ignis__expand_backward(const ignis_backward_args *args)
+{
+    const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
+    ignis__array *gradient, *from, *sorted = NULL;
+    ignis__strides s, moved;
+    ignis__spread spread = {1, 1, 1};
+    ignis_shape out = shapes[1];
+    ignis__op op;
+    int i, phase;
+    if (!ignis__op_begin_backward(&op, "ignis_expand", args))
+        return ignis__failed();
+    from = op.in[0];
+    gradient = ignis__op_new(&op, &shapes[0], from->dtype);
+    if (gradient && !ignis__spread_find(&out, &shapes[0], &spread) && ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+        /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
+        spread.outer = spread.n = spread.inner = 1;
+        memset(&moved, 0, sizeof moved);
+        for (phase = 0; phase < 2; phase++)
+            for (i = 0; i < s.rank; i++)
+                if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
+                    moved.size[moved.rank] = s.size[i];
+                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
+                    *(phase ? &spread.inner : &spread.n) *= s.size[i];
+                }
+        for (i = 0; i < moved.rank; i++)
+            out.dim[i] = moved.size[i];
+        ignis__shape_strides(&out, moved.to);
+        from = sorted = ignis__op_new(&op, &out, gradient->dtype);
+        ignis__op_strided(&op, sorted, op.in[0], &moved);
+    }
+    if (gradient)
+        ignis__op_sum(&op, gradient, from, NULL, 1, &spread);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
+{
+    ignis__strides s;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shapes[2];
+    if (!ignis__op_begin(&op, "ignis_expand", 1, &tensor))
+        return ignis__no_tensor();
+    shapes[0] = op.in[0]->shape;
+    if (ignis__expand_strides(&op, &shapes[0], &shape, &s)) {
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__shape_strides(&shape, s.to);
+        ignis__op_strided(&op, out, op.in[0], &s);
+    }
+    shapes[1] = shape;
+    return ignis__op_end_recorded(&op, out, "expand", ignis__expand_backward, shapes, sizeof shapes);
+}
+
+/* >>ops.shape - triangles ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__band {
+    int64_t low, high; /* what is kept of column - row */
+} ignis__band;
+
+static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ignis__band *given)
+{
+    ignis__band band = *given;
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
+    int64_t rows = dims[0], columns = dims[1];
+    void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
+    ignis__op_map(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    return out;
+}
+
+static ignis_status ignis__band_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_tril", args))
+        return ignis__failed();
+    gradient = ignis__op_band(&op, op.in[0], (const ignis__band *)args->params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_tensor tensor, int64_t low, int64_t high)
+{
+    ignis__band band;
+    ignis__op op;
+    ignis__array *out = NULL;
+    band.low = low;
+    band.high = high;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (op.in[0]->shape.ndim < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "the tensor is %s; two dimensions or more are needed",
+                       ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        out = ignis__op_band(&op, op.in[0], &band);
+    return ignis__op_end_recorded(&op, out, name, ignis__band_backward, &band, sizeof band);
+}
+
+IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal)
+{
+    return ignis__band_op("ignis_tril", "tril", tensor, INT64_MIN, diagonal);
+}
+
+IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
+{
+    return ignis__band_op("ignis_triu", "triu", tensor, diagonal, INT64_MAX);
 }
 
 /* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
@@ -15571,49 +16359,91 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     return result;
 }
 
+/* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
+
+/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32 bits, of 64
+    for types of 8 bytes. See kernels/sort.cu. */
+typedef struct ignis__radix {
+    ignis_dtype dtype; /* whose kernels sort */
+    int64_t rows, n, tiles;
+    ignis__address keys[2], positions[2], counts;
+} ignis__radix;
+
+/*  Makes the lists. The caller puts the keys into keys[0]. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+{
+    bool wide = ignis__dtypes[dtype].size == 8;
+    int i;
+    sort->dtype = dtype;
+    sort->rows = rows;
+    sort->n = n;
+    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
+    for (i = 0; i < 2; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
+    }
+    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
+}
+
+/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+{
+    int64_t blocks = sort->rows * sort->tiles;
+    int shift, passes = 1, tiles = (int)sort->tiles;
+    ignis__address none = 0, totals, swap;
+    ignis__array *all;
+    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles};
+    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    while (passes < 8 && highest >> (8 * passes))
+        passes++;
+    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
+    if (all)
+        ignis__op_zero(op, all);
+    totals = ignis__op_write(op, all);
+    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * 256, 256, scan);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
+        scatter[3] = &sort->positions[0];
+        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
+        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
+    }
+}
+
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
 
 /*  Geometry of kernels/embedding.cu. */
-#define IGNIS__SORT_TILE 2048
-#define IGNIS__SORT_DIGITS 256
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  Of one gradient: the lists that are sorted, in pairs of which each pass reads one and writes the other. */
-typedef struct ignis__embedding_sort {
-    ignis__address keys[2], positions[2], counts, bounds;
-} ignis__embedding_sort;
-
-/*  Sorts positions by id. Returns which of the lists are the sorted ones. */
-static int ignis__embedding_sort_run(ignis__op *op, ignis__embedding_sort *sort, ignis__array *ids, int64_t vocab, ignis_dtype dtype)
+/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order. */
+static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab, int64_t n)
 {
-    int64_t count = ids->numel, tiles = ignis__ceil_div(count, IGNIS__SORT_TILE), numbers = tiles * IGNIS__SORT_DIGITS;
-    int64_t larger = count > 2 * vocab ? count : 2 * vocab;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, from = 0, shift, i;
-    ignis__address source = ignis__op_read(op, ids), none = 0;
-    void *keys[] = {&sort->keys[0], &sort->bounds, &source, &id_bytes, &count, &vocab};
-    void *digits[] = {&sort->counts, NULL, &count, &shift};
-    void *scan[] = {&sort->counts, &numbers};
-    void *scatter[] = {NULL, NULL, NULL, NULL, &sort->counts, &count, &shift};
-    void *bounds[] = {&sort->bounds, NULL, &count, &vocab};
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
-        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
-    }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, numbers, IGNIS_I32));
-    sort->bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
+    ignis_dtype dtype = grad->dtype;
+    int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed;
+    ignis__radix sort;
+    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
+    unsigned threads;
+    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab}, *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
+    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed};
+    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
+    if (!op->ok || rows->numel == 0)
+        return;
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    for (shift = 0; vocab >> shift; shift += 8, from = 1 - from) { /* keys are up to vocab, for ids out of range */
-        digits[1] = scatter[2] = &sort->keys[from];
-        scatter[0] = &sort->keys[1 - from];
-        scatter[1] = &sort->positions[1 - from];
-        scatter[3] = shift == 0 ? &none : &sort->positions[from];
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_COUNT, dtype, tiles, 256, digits);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCAN, dtype, tiles ? 1 : 0, 1024, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCATTER, dtype, tiles, 256, scatter);
-    }
-    bounds[1] = &sort->keys[from];
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, bounds);
-    return from;
+    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
+    chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
+    partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
+    from = ignis__op_read(op, grad);
+    to = ignis__op_write(op, rows);
+    packed = n % ignis__pack_elements(dtype) == 0 && (to | from) % 16 == 0;
+    share = packed ? ignis__pack_elements(dtype) : 1;
+    threads = ignis__row_threads(n, share, 256);
+    across = ignis__ceil_div(n, threads * share);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, finish);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -15621,39 +16451,16 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
     ignis_shape shape;
-    ignis__array *made = NULL;
-    ignis__embedding_sort sort;
-    ignis__address to, grad, partial;
-    int64_t count, vocab = table[0], n = table[1], chunks, share, across;
-    ignis_dtype dtype;
-    unsigned threads;
-    int sorted, packed;
-    void *whole[] = {&to, &partial, &grad, NULL, NULL, &count, &vocab, &n, &packed};
-    void *rows[] = {&to, &partial, &sort.bounds, &vocab, &n, &packed};
+    ignis__array *made;
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
-    dtype = op.in[0]->dtype;
-    count = op.in[1]->numel;
     memset(&shape, 0, sizeof shape);
     shape.ndim = 2;
-    shape.dim[0] = vocab;
-    shape.dim[1] = n;
-    made = ignis__op_new(&op, &shape, dtype);
-    if (op.ok && made->numel > 0) {
-        sorted = ignis__embedding_sort_run(&op, &sort, op.in[1], vocab, dtype);
-        whole[3] = &sort.keys[sorted];
-        whole[4] = &sort.positions[sorted];
-        chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
-        partial = ignis__op_write(&op, ignis__op_new_row(&op, 2 * chunks * n, ignis__wide_dtype(dtype)));
-        grad = ignis__op_read(&op, op.in[0]);
-        to = ignis__op_write(&op, made);
-        packed = n % ignis__pack_elements(dtype) == 0 && (to | grad) % 16 == 0;
-        share = packed ? ignis__pack_elements(dtype) : 1;
-        threads = ignis__row_threads(n, share, 256);
-        across = ignis__ceil_div(n, threads * share);
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, rows);
-    }
+    shape.dim[0] = table[0];
+    shape.dim[1] = table[1];
+    made = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (made)
+        ignis__op_add_rows(&op, made, op.in[0], op.in[1], table[0], table[1]);
     return ignis__op_give(&op, args, 1, &made);
 }
 
@@ -15662,8 +16469,8 @@ static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
 {
     const ignis__array *table = op->in[0], *ids = op->in[1];
     *shape = ids->shape;
-    if (ids->dtype != IGNIS_I32 && ids->dtype != IGNIS_I64)
-        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "ids is %s; i32 or i64 is needed", ignis__dtypes[ids->dtype].name);
+    if (!ignis__op_is_index(op, 1, "ids"))
+        return false;
     if (table->shape.ndim != 2)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
     if (ids->shape.ndim == IGNIS_MAX_DIMS)
@@ -15706,6 +16513,397 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
+}
+
+/* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
+
+/*  How elements i of one shape belong to those of an array that is indexed along a dimension: strides.from leads to a place in it, without that
+    dimension, strides.to to the index. */
+typedef struct ignis__indexing {
+    const char *call;
+    ignis_shape shape; /* of what is indexed */
+    int64_t size, dim_stride;
+    int dim;
+    ignis__strides strides;
+} ignis__indexing;
+
+/*  strides.to is left to the caller. */
+static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim, const ignis_shape *shape)
+{
+    memset(x, 0, sizeof *x);
+    x->call = call;
+    x->shape = *indexed;
+    x->dim = dim;
+    x->size = indexed->dim[dim];
+    x->strides.rank = shape->ndim;
+    memcpy(x->strides.size, shape->dim, sizeof shape->dim);
+    ignis__shape_strides(indexed, x->strides.from);
+    x->dim_stride = x->strides.from[dim];
+    x->strides.from[dim] = 0;
+}
+
+/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where no two
+    places are the same. */
+static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
+                              const ignis__indexing *x, int nan)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to);
+    ignis__strided k;
+    int64_t pack, size = x->size, dim_stride = x->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
+    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    pack = ignis__pack_elements(to->dtype);
+    last = k.rank - 1;
+    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
+            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 && ignis__strides_packed(k.from, k.rank, last, pack);
+    if (packs) {
+        k.size[last] /= pack;
+        k.from[last] *= pack;
+    }
+    ignis__strided_finish(&k);
+    ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+}
+
+/*  to[place of i] += from[i], in a fixed order */
+static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
+{
+    ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
+    ignis__strided k;
+    ignis__radix sort;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    ignis_dtype dtype;
+    uint32_t none;
+    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
+    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+        return;
+    dtype = to->dtype;
+    if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
+                       (long long)to->numel);
+        return;
+    }
+    none = (uint32_t)to->numel;
+    ignis__strided_finish(&k);
+    blocks = ignis__ceil_div(k.count, 256);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
+    ignis__radix_run(op, &sort, none);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
+}
+
+static ignis_status ignis__gather_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient) {
+        ignis__op_zero(&op, gradient);
+        ignis__op_scatter_add(&op, gradient, op.in[0], op.in[1], x);
+    }
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    if (args->needed[0])
+        args->grad_inputs[0] = args->grad_output;
+    if (!args->needed[2])
+        return IGNIS_OK;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
+    if (gradients[2])
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
+static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient, *moved, *sums;
+    int64_t outer = ignis__shape_product(&x->shape, 0, x->dim), inner = x->dim_stride, count;
+    ignis__exchange there = {1, 1, 1, 1, 1}, back = {1, 1, 1, 1, 1};
+    ignis_shape shape;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    count = op.in[1]->numel;
+    if (outer * inner >= (int64_t)1 << 30 || x->size > INT32_MAX || count > INT32_MAX)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                       "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
+                       ignis__shape_write(&x->shape).text, x->dim);
+    if (outer == 1) {
+        gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+        if (gradient)
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner);
+        return ignis__op_give(&op, args, 1, &gradient);
+    }
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = op.in[0]->numel;
+    there.m = outer;
+    there.n = count;
+    there.c = inner;
+    moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
+    sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
+    if (sums)
+        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner);
+    back.m = x->size;
+    back.n = outer;
+    back.c = inner;
+    gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+typedef struct ignis__index_kind {
+    const char *call, *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    bool row, adds; /* index_select; scatter_add */
+} ignis__index_kind;
+
+/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src: what is added. */
+static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
+                                    const ignis_tensor *src)
+{
+    ignis_tensor inputs[3];
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shape, ids;
+    int i;
+    bool fits;
+    inputs[0] = tensor;
+    inputs[1] = index;
+    inputs[2] = src ? *src : index;
+    memset(&x, 0, sizeof x);
+    if (!ignis__op_begin(&op, kind->call, src ? 3 : 2, inputs))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    ids = op.in[1]->shape;
+    fits = ids.ndim == (kind->row ? 1 : shape.ndim);
+    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index"))
+        for (i = 0; fits && i < ids.ndim && !kind->row; i++)
+            fits = i == dim || ids.dim[i] <= shape.dim[i];
+    if (op.ok && !fits)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       kind->row ? "index is %s, and not one row; the tensor is %s, and dim %d"
+                                 : "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
+    if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(&op.in[2]->shape).text,
+                       ignis__shape_write(&ids).text);
+    if (op.ok) {
+        int64_t count = ids.dim[0];
+        if (kind->row)
+            ids = shape, ids.dim[dim] = count;
+        ignis__indexing_make(&x, kind->call, &shape, dim, &ids);
+        if (kind->row)
+            x.strides.to[dim] = 1;
+        else
+            ignis__shape_strides(&ids, x.strides.to);
+        out = ignis__op_new(&op, kind->adds ? &shape : &ids, op.in[0]->dtype);
+    }
+    if (out && kind->adds) {
+        ignis__op_copy(&op, out, op.in[0]);
+        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+    } else if (out) {
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &x, 1);
+    }
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &x, sizeof x);
+}
+
+IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_gather", "gather", ignis__gather_backward, false, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index)
+{
+    static const ignis__index_kind kind = {"ignis_index_select", "index_select", ignis__index_select_backward, true, false};
+    return ignis__index_op(&kind, tensor, dim, index, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
+{
+    static const ignis__index_kind kind = {"ignis_scatter_add", "scatter_add", ignis__scatter_add_backward, false, true};
+    return ignis__index_op(&kind, tensor, dim, index, &src);
+}
+
+IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
+{
+    static const char call[] = "ignis_one_hot";
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis__address indices, to;
+    ignis_shape shape;
+    int id_bytes;
+    void *params[] = {&to, &indices, &id_bytes, &classes, NULL};
+    if (!ignis__op_begin(&op, call, 1, &ids))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    op.ok = ignis__dtype_valid(call, dtype);
+    if (op.ok && classes < 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "classes is %lld, below 0", (long long)classes);
+    if (op.ok && shape.ndim == IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "ids is %s; the result would have more than %d dimensions",
+                       ignis__shape_write(&shape).text, IGNIS_MAX_DIMS);
+    if (op.ok && ignis__op_is_index(&op, 0, "ids")) {
+        shape.dim[shape.ndim++] = classes;
+        out = ignis__op_new(&op, &shape, dtype);
+    }
+    if (out) {
+        indices = ignis__op_read(&op, op.in[0]);
+        to = ignis__op_write(&op, out);
+        id_bytes = (int)ignis__dtypes[op.in[0]->dtype].size;
+        params[4] = &out->numel;
+        ignis__op_map(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
+
+/* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
+
+/*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
+static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from, int64_t rows, int64_t n,
+                                int64_t k, int descending)
+{
+    ignis_dtype dtype = from->dtype;
+    int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
+    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4;
+    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
+    ignis__radix sort;
+    void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
+    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
+    if (!op->ok || rows * k == 0)
+        return;
+    if (n <= most) {
+        width = (int)ignis__power_of_2_up(n);
+        items = width > 1024 ? width : 1024;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
+                         item * (size_t)items, few);
+    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+        items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, item * (size_t)items, chosen);
+    } else {
+        ignis__radix_begin(op, &sort, dtype, rows, n);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
+        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+    }
+}
+
+/*  The first k of each row along a dimension; `positions` becomes where they come from. Null after a failure. */
+static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int descending, ignis__array **positions)
+{
+    ignis__array *from = op->in[0], *values, *places;
+    ignis_shape shape = from->shape, rows;
+    int64_t outer = ignis__shape_product(&shape, 0, dim), n = shape.dim[dim], inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
+    ignis__exchange there = {1, 1, 1, 1, 1}, back = {1, 1, 1, 1, 1};
+    *positions = NULL;
+    if (n > INT32_MAX - 8192) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of %s is sorted; 2^31 elements are too many", dim,
+                       ignis__shape_write(&shape).text);
+        return NULL;
+    }
+    shape.dim[dim] = k;
+    there.a = back.a = outer;
+    there.m = n;
+    there.n = back.m = inner;
+    back.n = k;
+    memset(&rows, 0, sizeof rows);
+    rows.ndim = 1;
+    rows.dim[0] = from->numel;
+    if (inner != 1)
+        from = ignis__op_exchange(op, from, &rows, &there);
+    rows.dim[0] = outer * k * inner;
+    values = ignis__op_new(op, inner == 1 ? &shape : &rows, op->in[0]->dtype);
+    places = ignis__op_new(op, inner == 1 ? &shape : &rows, IGNIS_I64);
+    if (places)
+        ignis__op_sort_rows(op, values, places, from, outer * inner, n, k, descending);
+    if (inner != 1 && op->ok) {
+        values = ignis__op_exchange(op, values, &shape, &back);
+        places = ignis__op_exchange(op, places, &shape, &back);
+    }
+    *positions = places;
+    return op->ok ? values : NULL;
+}
+
+static ignis_status ignis__sort_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradient && gradient->numel != op.in[0]->numel)
+        ignis__op_zero(&op, gradient);
+    if (gradient)
+        ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  k null: all. */
+static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim, bool descending,
+                                ignis_tensor *indices)
+{
+    ignis__indexing x;
+    ignis__op op;
+    ignis__array *values = NULL, *positions = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    memset(&x, 0, sizeof x);
+    if (indices)
+        *indices = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, &dim, "dim") && k && (*k < 0 || *k > op.in[0]->shape.dim[dim]))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "k is %lld, outside 0 to the %lld of dimension %d of %s", (long long)*k,
+                       (long long)op.in[0]->shape.dim[dim], dim, ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
+    if (values) {
+        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &values->shape);
+        ignis__shape_strides(&values->shape, x.strides.to);
+        ignis__op_save(&op, positions);
+    }
+    if (values && indices)
+        *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
+    rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.standing, op.records ? &rule : NULL);
+    if (ignis__op_leave(&op) != IGNIS_OK && indices && indices->id) {
+        (void)ignis_tensor_release(*indices);
+        *indices = ignis__no_tensor();
+    }
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_sort", "sort", tensor, NULL, dim, descending, indices);
+}
+
+IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices)
+{
+    return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
 }
 
 /* >>ops.loss --------------------------------------------------------------------------------------------------------------- */

@@ -5,11 +5,10 @@
     An id that is none of the table's rows gives a row of NaN, and its gradient is dropped; nothing is read out of bounds.
 
     The backward pass has no atomic additions of numbers, so equal inputs give equal bits: ids are sorted, with their positions,
-    by a stable radix sort (8 bits a pass; counting, scanning and scattering as in Satish, Harris, Garland: Designing Efficient
-    Sorting Algorithms for Manycore GPUs, 2009). Then blocks sum chunks of the sorted list, however often an id occurs.
+    by the stable radix sort of sort.cu. Then blocks sum chunks of the sorted list, however often an id occurs.
 
         ignis_embedding_keys                            ids as keys; out of range: vocab
-        ignis_embedding_count, _scan, _scatter          once for each 8 bits of vocab
+        ignis_sort_count, _scan, _scatter               once for each 8 bits of vocab
         ignis_embedding_bounds                          where each id begins and ends
         ignis_embedding_chunks, _rows                   sums of chunks, and of ids that lie in several chunks
 
@@ -61,12 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         gather<1>(out, table, ids, id_bytes, count, vocab, n);
 }
 
-/* >>sort -------------------------------------------------------------------------------------------------------- */
-
-#define DIGITS 256                /* values of the 8 bits of a key that a pass sorts by */
-#define SORT_WARPS (THREADS / 32)
-#define SORT_ROUNDS 8             /* keys of a thread */
-#define SORT_TILE (THREADS * SORT_ROUNDS)
+/* >>keys -------------------------------------------------------------------------------------------------------- */
 
 /*  Also clears bounds [vocab, 2]. Blocks of THREADS threads, for the larger of count and 2 * vocab. */
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -79,108 +73,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     if (i < 2 * vocab)
         bounds[i] = 0;
-}
-
-/*  A tile is THREADS * SORT_ROUNDS keys; each of its warps has a contiguous part, of which lane l takes every 32nd. */
-__device__ inline long long tile_position(int round)
-{
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return (long long)blockIdx.x * SORT_TILE + (warp * SORT_ROUNDS + round) * 32 + lane;
-}
-
-__device__ inline int digit_of(uint32_t key, int shift) { return key >> shift & (DIGITS - 1); }
-
-/*  counts[d, tile] = how many keys of the tile have digit d. One block a tile. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_count(uint32_t *counts, const uint32_t *keys, long long count, int shift)
-{
-    __shared__ uint32_t histogram[DIGITS];
-    histogram[threadIdx.x] = 0;
-    __syncthreads();
-    for (int round = 0; round < SORT_ROUNDS; round++) {
-        const long long i = tile_position(round);
-        if (i < count)
-            atomicAdd(&histogram[digit_of(keys[i], shift)], 1u); /* of integers: the order does not matter */
-    }
-    __syncthreads();
-    counts[(long long)threadIdx.x * gridDim.x + blockIdx.x] = histogram[threadIdx.x];
-}
-
-/*  One block of 1024 threads: each count becomes the sum of all before it. */
-extern "C" __global__ void __launch_bounds__(1024) ignis_embedding_scan(uint32_t *counts, long long n)
-{
-    __shared__ uint32_t warp_sums[32];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const long long share = (n + 1023) / 1024, first = min(threadIdx.x * share, n), end = min(first + share, n);
-    uint32_t sum = 0, before, others = 0;
-
-    for (long long i = first; i < end; i++)
-        sum += counts[i];
-    before = sum; /* becomes the sum of this and all lower lanes */
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const uint32_t lower = __shfl_up_sync(0xffffffff, before, distance);
-        before += lane >= distance ? lower : 0;
-    }
-    if (lane == 31)
-        warp_sums[warp] = before;
-    __syncthreads();
-    for (int i = 0; i < warp; i++)
-        others += warp_sums[i];
-    before += others - sum;
-    for (long long i = first; i < end; i++) {
-        const uint32_t own = counts[i];
-        counts[i] = before;
-        before += own;
-    }
-}
-
-/*  Puts every key, with its position in the list of ids, where this pass sorts it to. offsets are the scanned counts. In the
-    first pass positions is null: they are still in order. One block a tile. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_scatter(uint32_t *sorted_keys, uint32_t *sorted_positions, const uint32_t *keys, const uint32_t *positions,
-                            const uint32_t *offsets, long long count, int shift)
-{
-    __shared__ uint32_t next[SORT_WARPS][DIGITS]; /* counts of each warp; then where its next key of a digit goes */
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t mine[SORT_ROUNDS];
-
-    for (int w = 0; w < SORT_WARPS; w++)
-        next[w][threadIdx.x] = 0;
-    __syncthreads();
-#pragma unroll
-    for (int round = 0; round < SORT_ROUNDS; round++) {
-        const long long i = tile_position(round);
-        if (i < count) {
-            mine[round] = keys[i];
-            atomicAdd(&next[warp][digit_of(mine[round], shift)], 1u);
-        }
-    }
-    __syncthreads();
-    uint32_t offset = offsets[(long long)threadIdx.x * gridDim.x + blockIdx.x];
-    for (int w = 0; w < SORT_WARPS; w++) {
-        const uint32_t own = next[w][threadIdx.x];
-        next[w][threadIdx.x] = offset;
-        offset += own;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int round = 0; round < SORT_ROUNDS; round++) {
-        const long long i = tile_position(round);
-        const int digit = i < count ? digit_of(mine[round], shift) : DIGITS; /* those behind the end are among themselves */
-        const uint32_t peers = __match_any_sync(0xffffffff, digit);
-        const int rank = __popc(peers & ((1u << lane) - 1));
-        uint32_t to = 0;
-        if (digit < DIGITS)
-            to = next[warp][digit] + rank;
-        __syncwarp();
-        if (digit < DIGITS) {
-            if (rank == 0)
-                next[warp][digit] += __popc(peers);
-            sorted_keys[to] = mine[round];
-            sorted_positions[to] = positions ? positions[i] : (uint32_t)i;
-        }
-        __syncwarp();
-    }
 }
 
 /*  bounds[v] = begin and end of id v in the sorted keys; both 0 if it does not occur. */

@@ -1,8 +1,8 @@
-/*  shape.cu - the same elements in another order: transposition, and rows between arrays of different widths
+/*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of different widths
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.
 */
-#include "ignis.cuh"
+#include "strided.cuh"
 
 /* Only the bits of an element matter here. */
 template <int bytes> struct bits_of;
@@ -105,6 +105,69 @@ ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long 
             transpose_tile<PACK>(to, from, m - at_m, n - at_n, b * n, b * m, tile);
         else
             transpose_tile<1>(to, from, m - at_m, n - at_n, b * n, b * m, tile);
+    }
+}
+
+/* >>strided ----------------------------------------------------------------------------------------------------- */
+
+/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what is put
+    inside of a padding; and, with from and to exchanged, their gradients. See ignis_strided. */
+#define STRIDED_IN_FLIGHT 4 /* packs of a thread */
+
+template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
+{
+    const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;
+    ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];
+    long long to[STRIDED_IN_FLIGHT];
+#pragma unroll
+    for (int k = 0; k < STRIDED_IN_FLIGHT; k++) {
+        const long long i = first + k * THREADS;
+        long long from = 0;
+        to[k] = 0;
+        if (i >= s.count)
+            continue;
+        locate(s, i, from, to[k]);
+        if constexpr (gathers)
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                pack[k][e] = src[from + e * s.step];
+        else
+            pack[k] = ignis_load<N>(src + from);
+    }
+#pragma unroll
+    for (int k = 0; k < STRIDED_IN_FLIGHT; k++)
+        if (first + k * THREADS < s.count)
+            ignis_store_streaming(dst + to[k], pack[k]);
+}
+
+/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at once; loaded one by one where gathers.
+    Without packs it is one element. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
+{
+    if (!packs)
+        strided<1, false>(dst, src, s);
+    else if (!gathers)
+        strided<PACK, false>(dst, src, s);
+    else
+        strided<PACK, true>(dst, src, s);
+}
+
+/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row apart in
+    src, and src along the columns, which are dst_row apart in dst. One tile a block and turn; s.count of these pairs of dimensions. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row, long long dst_row,
+                        int packs)
+{
+    __shared__ T tile[EDGE][TILE_ROW];
+    const long long row_tiles = (rows + EDGE - 1) / EDGE, column_tiles = (columns + EDGE - 1) / EDGE;
+    for (long long item = blockIdx.x; item < s.count * row_tiles * column_tiles; item += gridDim.x) {
+        const long long column = item % column_tiles * EDGE, row = item / column_tiles % row_tiles * EDGE;
+        long long from = row * src_row + column, to = column * dst_row + row;
+        locate(s, item / column_tiles / row_tiles, from, to);
+        if (packs)
+            transpose_tile<PACK>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);
+        else
+            transpose_tile<1>(dst + to, src + from, rows - row, columns - column, src_row, dst_row, tile);
     }
 }
 

@@ -153,6 +153,89 @@ TEST(matmul_with_more_leading_dimensions)
 }
 
 /*  A matrix with itself: both gradients go to one leaf. */
+/*  -1, 0 and 1, so that sums are exact in every dtype. */
+static double *few_numbers(ignis_shape shape, uint64_t seed)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1));
+    for (i = 0; i < numel; i++)
+        values[i] = floor((noise(seed, i) + 1) * 1.5) - 1;
+    return values;
+}
+
+/*  The matrix of a shape that belongs to one of the result's, counted over its leading dimensions. */
+static int64_t spread_matrix(const ignis_shape *shape, const ignis_shape *out, int64_t i)
+{
+    int64_t index = 0, step = 1;
+    int k;
+    for (k = 3; k <= out->ndim; k++) {
+        int64_t at = i % out->dim[out->ndim - k], size = k <= shape->ndim ? shape->dim[shape->ndim - k] : 1;
+        i /= out->dim[out->ndim - k];
+        index += size == 1 ? 0 : at * step;
+        step *= size;
+    }
+    return index;
+}
+
+static void check_spread(ignis_dtype dtype, ignis_shape a, ignis_shape b, ignis_shape y, bool transpose_b)
+{
+    int64_t m = a.dim[a.ndim - 2], k = a.dim[a.ndim - 1], n = y.dim[y.ndim - 1], batch, i, j, l, count, wrong = 0;
+    double *av = few_numbers(a, 1), *bv, *gv = few_numbers(y, 3), *got, *da, *db;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor at, bt, yt;
+    if (transpose_b)
+        b.dim[b.ndim - 2] = n, b.dim[b.ndim - 1] = k;
+    bv = few_numbers(b, 2);
+    da = (double *)calloc((size_t)shape_numel(a) + 1, sizeof *da);
+    db = (double *)calloc((size_t)shape_numel(b) + 1, sizeof *db);
+    at = tensor_of(av, a, dtype, true), bt = tensor_of(bv, b, dtype, true);
+    yt = transpose_b ? ignis_matmul_t(at, bt) : ignis_matmul(at, bt);
+    CHECK_SHAPE_IS(yt, y);
+    CHECK_OK(ignis_backward(yt, ignis_tensor_data(tensor_of(gv, y, dtype, false))));
+    got = tensor_values(yt);
+    for (count = shape_numel(y) / (m * n), batch = 0; batch < count; batch++) {
+        int64_t from_a = spread_matrix(&a, &y, batch) * m * k, from_b = spread_matrix(&b, &y, batch) * k * n, from_y = batch * m * n;
+        for (i = 0; i < m; i++)
+            for (j = 0; j < n; j++) {
+                double sum = 0, g = gv[from_y + i * n + j];
+                for (l = 0; l < k; l++) {
+                    int64_t in_a = from_a + i * k + l, in_b = from_b + (transpose_b ? j * k + l : l * n + j);
+                    sum += av[in_a] * bv[in_b];
+                    da[in_a] += g * bv[in_b];
+                    db[in_b] += g * av[in_a];
+                }
+                wrong += got[from_y + i * n + j] != sum;
+            }
+    }
+    free(got);
+    got = array_values(ignis_tensor_grad(at));
+    for (i = 0; i < shape_numel(a); i++)
+        wrong += got[i] != da[i];
+    free(got);
+    got = array_values(ignis_tensor_grad(bt));
+    for (i = 0; i < shape_numel(b); i++)
+        wrong += got[i] != db[i];
+    CHECK_INT(wrong, 0);
+    free(got), free(av), free(bv), free(gv), free(da), free(db);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(matmul_spreads_leading_dimensions)
+{
+    int d, t;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (t = 0; t < 2; t++) {
+            check_spread(float_dtypes[d], IGNIS_SHAPE(3, 5), IGNIS_SHAPE(4, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(1, 3, 5), IGNIS_SHAPE(4, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(4, 3, 5), IGNIS_SHAPE(1, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 1, 3, 5), IGNIS_SHAPE(3, 5, 2), IGNIS_SHAPE(2, 3, 3, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 3, 7, 5), IGNIS_SHAPE(3, 5, 1), IGNIS_SHAPE(2, 3, 7, 1), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(3, 7, 5), IGNIS_SHAPE(2, 1, 5, 2), IGNIS_SHAPE(2, 3, 7, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(0, 3, 5), IGNIS_SHAPE(1, 5, 2), IGNIS_SHAPE(0, 3, 2), t != 0);
+        }
+}
+
 TEST(matmul_of_a_tensor_with_itself)
 {
     ignis_tensor a, y, g;

@@ -184,6 +184,7 @@ def matmul_cases(m):
     yield Case("matmul", [m.normal(rows, k), m.normal(k, n)], lambda a, b: a @ b)
     yield Case("matmul", [m.normal(*batch, rows, k), m.normal(k, n)], lambda a, b: a @ b, note="shared b")
     yield Case("matmul", [m.normal(*batch, rows, k), m.normal(*batch, k, n)], lambda a, b: a @ b, note="batch")
+    yield Case("matmul", [m.normal(3, 1, m.size(20), k), m.normal(2, k, n)], lambda a, b: a @ b, note="spread")
 
 
 def matmul_t_cases(m):
@@ -422,6 +423,98 @@ def split_cases(m):
     yield Case("split", [m.normal(*shape)], lambda x: x.split(sizes, dim), ints=[dim, count, 1] + sizes, exact=True)
 
 
+def permute_cases(m):
+    shape = [m.size(40) for _ in range(m.random.choice([1, 2, 3, 4]))]
+    dims = m.random.sample(range(len(shape)), len(shape))
+    yield Case("permute", [m.normal(*shape)], lambda x: x.permute(dims), ints=dims, exact=True)
+
+
+def flip_cases(m):
+    shape = m.lead() + [m.size(), m.size(200)]
+    dims = sorted(m.random.sample(range(len(shape)), m.random.randrange(1, len(shape) + 1)))
+    yield Case("flip", [m.normal(*shape)], lambda x: x.flip(dims), ints=[len(dims)] + dims, exact=True)
+
+
+def slice_step_cases(m):
+    shape = m.lead() + [m.size(), m.size(200)]
+    dim, step = m.random.randrange(len(shape)), m.random.choice([1, 2, 3])
+    start = m.random.randrange(shape[dim])
+    index = torch.arange(start, shape[dim], step)
+    yield Case("slice_step", [m.normal(*shape)], lambda x: x[(slice(None),) * dim + (slice(start, None, step),)], ints=[dim, start, len(index), step], exact=True)
+
+
+def expand_cases(m):
+    shape = [m.random.choice([1, m.size(30)]) for _ in range(3)]
+    out = [m.size(9)] + [s if s > 1 else m.size(30) for s in shape]
+    yield Case("expand", [m.normal(*shape)], lambda x: x.expand(out), ints=[4] + out)
+
+
+def stack_cases(m):
+    shape, count = m.lead() + [m.size(60)], m.random.choice([1, 2, 3, 11])
+    dim = m.random.randrange(-len(shape) - 1, len(shape) + 1)
+    yield Case("stack", [m.normal(*shape) for _ in range(count)], lambda *x: torch.stack(x, dim), ints=[dim], exact=True)
+
+
+def pad_cases(m):
+    shape = [m.size(30) for _ in range(3)]
+    before, after = ([m.random.randrange(4) for _ in shape] for _ in range(2))
+    widths = [w for d in (2, 1, 0) for w in (before[d], after[d])]
+    yield Case("pad", [m.normal(*shape)], lambda x: F.pad(x, widths, value=1.5), ints=before + [0] * 5 + after, doubles=[1.5], exact=True)
+
+
+def index_cases(m, op, fn):
+    shape = m.lead() + [m.size(30), m.size(30)]
+    for dim in sorted({0, len(shape) - 1}):
+        sizes = [m.size(300) if d == dim else s for d, s in enumerate(shape)]
+        index = m.integers(0, shape[dim], *sizes, dtype=m.random.choice([torch.int32, torch.int64]))
+        yield Case(op, [m.normal(*shape), index] + ([m.normal(*sizes)] if op == "scatter_add" else []), lambda *x, d=dim: fn(d, *x), ints=[dim], note=f"dim {dim}")
+
+
+def gather_cases(m):
+    yield from index_cases(m, "gather", lambda d, x, i: x.gather(d, i.long()))
+
+
+def scatter_add_cases(m):
+    yield from index_cases(m, "scatter_add", lambda d, x, i, y: x.scatter_add(d, i.long(), y))
+
+
+def index_select_cases(m):
+    shape = m.lead() + [m.size(), m.size(100)]
+    for dim in range(len(shape)):
+        yield Case("index_select", [m.normal(*shape), m.integers(0, shape[dim], m.size(300))], lambda x, i, d=dim: x.index_select(d, i), ints=[dim])
+
+
+def cumsum_cases(m):
+    shape = m.lead() + [m.size(300), m.size(300)]
+    for dim in range(len(shape)):
+        yield Case("cumsum", [m.normal(*shape)], lambda x, d=dim: x.cumsum(d), ints=[dim], note=f"dim {dim}")
+
+
+def tril_cases(m):
+    diagonal = m.random.randrange(-9, 10)
+    yield Case("tril", [m.normal(*m.lead(), m.size(), m.size(70))], lambda x: x.tril(diagonal), ints=[diagonal], exact=True)
+
+
+def triu_cases(m):
+    diagonal = m.random.randrange(-9, 10)
+    yield Case("triu", [m.normal(*m.lead(), m.size(), m.size(70))], lambda x: x.triu(diagonal), ints=[diagonal], exact=True)
+
+
+def sort_cases(m):
+    shape, descending = m.lead() + [m.size(), m.random.choice([m.size(300), 5000])], m.random.randrange(2)
+    for dim in sorted({0, len(shape) - 1}):
+        yield Case("sort", [m.normal(*shape)], lambda x, d=dim: x.sort(dim=d, descending=bool(descending), stable=True)[0], ints=[dim, descending, 0], exact=True)
+        yield Case("sort", [m.normal(*shape)], lambda x, d=dim: x.sort(dim=d, descending=bool(descending), stable=True), ints=[dim, descending, 1], exact=True,
+                   differentiate=False, note="indices")
+
+
+def topk_cases(m):
+    """PyTorch's may take any of equal elements, so there is no gradient to compare."""
+    n = m.random.choice([m.size(300), 5000])
+    k, largest = m.random.randrange(1, n + 1), m.random.randrange(2)
+    yield Case("topk", [m.normal(m.size(5), n)], lambda x: x.topk(k, -1, bool(largest))[0], ints=[k, -1, largest], exact=True, differentiate=False)
+
+
 # --- optimizers ---------------------------------------------------------------------------------------------------------
 
 
@@ -547,7 +640,7 @@ def training_cases(op, small):
 
 
 MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
-          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "training_cases", "write_cases")}
+          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "index_cases", "training_cases", "write_cases")}
 TRAININGS = ("train_gpt", "train_llama")
 
 

@@ -155,6 +155,45 @@ static void run_dropout(job *j) { one(j, ignis_dropout(j->in[0], j->doubles[0]))
 static void run_cast(job *j) { one(j, ignis_cast(j->in[0], (ignis_dtype)j->ints[0])); }
 static void run_concat(job *j) { one(j, ignis_concat(j->in, (int)j->input_count, (int)j->ints[0])); }
 
+/*  dims */
+static void run_permute(job *j)
+{
+    int dims[INTS], i, count = ignis_tensor_shape(j->in[0]).ndim;
+    for (i = 0; i < count; i++)
+        dims[i] = (int)j->ints[i];
+    one(j, ignis_permute(j->in[0], dims, count));
+}
+
+/*  count, dims */
+static void run_flip(job *j)
+{
+    int dims[INTS], i;
+    for (i = 0; i < j->ints[0]; i++)
+        dims[i] = (int)j->ints[1 + i];
+    one(j, ignis_flip(j->in[0], dims, (int)j->ints[0]));
+}
+
+static void run_slice_step(job *j) { one(j, ignis_slice_step(j->in[0], (int)j->ints[0], j->ints[1], j->ints[2], j->ints[3])); }
+static void run_expand(job *j) { one(j, ignis_expand(j->in[0], shape_of_ints(j->ints + 1, j->ints[0]))); }
+static void run_stack(job *j) { one(j, ignis_stack(j->in, (int)j->input_count, (int)j->ints[0])); }
+static void run_pad(job *j) { one(j, ignis_pad(j->in[0], j->ints, j->ints + 8, ignis_tensor_shape(j->in[0]).ndim, j->doubles[0])); }
+static void run_gather(job *j) { one(j, ignis_gather(j->in[0], (int)j->ints[0], j->in[1])); }
+static void run_index_select(job *j) { one(j, ignis_index_select(j->in[0], (int)j->ints[0], j->in[1])); }
+static void run_scatter_add(job *j) { one(j, ignis_scatter_add(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
+static void run_cumsum(job *j) { one(j, ignis_cumsum(j->in[0], (int)j->ints[0])); }
+static void run_tril(job *j) { one(j, ignis_tril(j->in[0], j->ints[0])); }
+static void run_triu(job *j) { one(j, ignis_triu(j->in[0], j->ints[0])); }
+
+/*  dimension, whether descending, whether the indices are an output, too */
+static void run_sort(job *j)
+{
+    one(j, ignis_sort(j->in[0], (int)j->ints[0], j->ints[1] != 0, &j->out[1]));
+    j->out_count += j->ints[2] != 0;
+}
+
+/*  k, dimension, whether the largest */
+static void run_topk(job *j) { one(j, ignis_topk(j->in[0], j->ints[0], (int)j->ints[1], j->ints[2] != 0, NULL)); }
+
 static void run_linear(job *j)
 {
     ignis_tensor none = {0};
@@ -386,6 +425,20 @@ static const struct {
     {"dropout", run_dropout},
     {"cast", run_cast},
     {"concat", run_concat},
+    {"permute", run_permute},
+    {"flip", run_flip},
+    {"slice_step", run_slice_step},
+    {"expand", run_expand},
+    {"stack", run_stack},
+    {"pad", run_pad},
+    {"gather", run_gather},
+    {"index_select", run_index_select},
+    {"scatter_add", run_scatter_add},
+    {"cumsum", run_cumsum},
+    {"tril", run_tril},
+    {"triu", run_triu},
+    {"sort", run_sort},
+    {"topk", run_topk},
     {"split", run_split},
     {"adamw", run_adamw},
     {"sgd", run_sgd},

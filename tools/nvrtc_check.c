@@ -89,6 +89,7 @@ static const char planted_kernel[] = "#include \"ignis.cuh\"\n"
 /*  Every program, with the options that make each of its variants, separated by spaces. */
 static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
                                          "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
+static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
@@ -197,6 +198,10 @@ static const struct {
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
+    {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, 0},
+    {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80, 0, 0},

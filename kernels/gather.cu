@@ -1,0 +1,157 @@
+/*  gather.cu - elements by index along one dimension, and sums of elements by index
+
+        gather      out[i] = src[.., id(i), ..]
+        scatter     dst[.., id(i), ..] = src[i]      for ids that differ
+        add         dst[.., id(i), ..] += src[i]     in a fixed order
+
+    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed, without that dimension, and `to` to
+    the id, which is inside if it is below size, and then dim_stride elements further each.
+
+    Sums have no atomic additions of numbers, so equal inputs give equal bits: destinations are keys (ignis_scatter_keys), which sort.cu sorts, with
+    the positions of their elements. Then each warp adds up the elements of equal keys among 32 neighbours, in a fixed tree
+    (ignis_segment_sums); what belongs to a key that other warps have, too, it leaves in partial [warps, 2]: first the sum that came in
+    from the warp before, then that which goes on in the next. The warp in which a key begins adds these (ignis_segment_finish).
+
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.
+*/
+#include "strided.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+
+#define THREADS 256
+#define PACK (16 / (int)sizeof(T))
+#define IN_FLIGHT 4
+
+/* >>gather ------------------------------------------------------------------------------------------------------ */
+
+template <int N>
+__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s, long long size, long long dim_stride,
+                              T outside)
+{
+    const long long first = (long long)blockIdx.x * (THREADS * IN_FLIGHT) + threadIdx.x;
+    ignis_pack<T, N> pack[IN_FLIGHT];
+    long long from[IN_FLIGHT], id[IN_FLIGHT];
+#pragma unroll
+    for (int k = 0; k < IN_FLIGHT; k++) {
+        long long place = 0;
+        from[k] = 0;
+        id[k] = -1;
+        if (first + k * THREADS >= s.count)
+            continue;
+        locate(s, first + k * THREADS, from[k], place);
+        id[k] = ignis_index(ids, id_bytes, place);
+    }
+#pragma unroll
+    for (int k = 0; k < IN_FLIGHT; k++) {
+        if (id[k] >= 0 && id[k] < size)
+            pack[k] = ignis_load<N>(src + from[k] + id[k] * dim_stride);
+        else
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                pack[k][e] = outside;
+    }
+#pragma unroll
+    for (int k = 0; k < IN_FLIGHT; k++)
+        if (first + k * THREADS < s.count)
+            ignis_store(out + (first + k * THREADS) * N, pack[k]);
+}
+
+/*  An id outside gives NaN if so wanted, or 0. Blocks of THREADS threads, for IN_FLIGHT elements or packs of 16 bytes each. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int nan, int packs)
+{
+    T outside = T(0);
+    if constexpr (ignis_is_float<T>)
+        if (nan)
+            outside = T(__int_as_float(0x7fffffff));
+    if (packs)
+        gather<PACK>(out, src, ids, id_bytes, s, size, dim_stride, outside);
+    else
+        gather<1>(out, src, ids, id_bytes, s, size, dim_stride, outside);
+}
+
+/*  Blocks of THREADS threads, for an element each. Parameters as above. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    long long to = 0, place = 0;
+    if (i >= s.count)
+        return;
+    locate(s, i, to, place);
+    const long long id = ignis_index(ids, id_bytes, place);
+    if (id >= 0 && id < size)
+        dst[to + id * dim_stride] = src[i];
+}
+
+/* >>add --------------------------------------------------------------------------------------------------------- */
+
+/*  Where each element goes, or `none`. Blocks of THREADS threads, for an element each. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, uint32_t none)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    long long to = 0, place = 0;
+    if (i >= s.count)
+        return;
+    locate(s, i, to, place);
+    const long long id = ignis_index(ids, id_bytes, place);
+    keys[i] = id >= 0 && id < size ? (uint32_t)(to + id * dim_stride) : none;
+}
+
+__device__ inline void add_to(T *dst, uint32_t key, Wide sum) { dst[key] = T(Wide(dst[key]) + sum); }
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, const uint32_t *positions, long long count, uint32_t none)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x, warp = i / 32;
+    const int lane = threadIdx.x % 32;
+    const uint32_t key = i < count ? keys[i] : none;
+    Wide sum = key != none ? Wide(src[positions[i]]) : Wide(0);
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const Wide lower = __shfl_up_sync(0xffffffff, sum, distance);
+        const uint32_t its_key = __shfl_up_sync(0xffffffff, key, distance);
+        if (lane >= distance && its_key == key)
+            sum = lower + sum;
+    }
+    if (key == none)
+        return;
+    const bool goes_on = i + 1 < count && keys[i + 1] == key;
+    if (goes_on && lane < 31)
+        return;
+    const bool came_in = warp > 0 && keys[warp * 32 - 1] == key;
+    if (came_in || goes_on)
+        partial[2 * warp + !came_in] = sum;
+    else
+        add_to(dst, key, sum);
+}
+
+/*  A warp for each that wrote partial sums, the one after the other. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_segment_finish(T *dst, const Wide *partial, const uint32_t *keys, long long count, uint32_t none)
+{
+    const long long warp = ((long long)blockIdx.x * THREADS + threadIdx.x) / 32, next = (warp + 1) * 32;
+    const int lane = threadIdx.x % 32;
+    if (next >= count)
+        return;
+    const uint32_t key = keys[next];
+    if (key == none || keys[next - 1] != key || (warp > 0 && keys[warp * 32 - 1] == key))
+        return;
+    long long inside = next, outside = count; /* the last element of the key lies from inside to before outside */
+    while (outside - inside > 1) {
+        const long long middle = (inside + outside) / 2;
+        if (keys[middle] == key)
+            inside = middle;
+        else
+            outside = middle;
+    }
+    Wide sum = lane == 0 ? partial[2 * warp + 1] : Wide(0);
+#pragma unroll 4
+    for (long long other = warp + 1 + lane; other <= inside / 32; other += 32)
+        sum += partial[2 * other];
+    sum = ignis_warp_sum(sum);
+    if (lane == 0)
+        add_to(dst, key, sum);
+}
