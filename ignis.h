@@ -14961,9 +14961,10 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows that are not whole packs begin at the same address modulo 16 every
-    few rows: blocks are a multiple of those. */
-static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays)
+/*  builtin: the first of the four kernels; arrays: of rows, and weights: of columns, which are read. Rows that are not whole packs begin at the
+    same address modulo 16 every few rows: blocks are a multiple of those. */
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
+                                              int weights)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
@@ -14977,12 +14978,12 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         i++;
     if (i < count)
         plan.threads = ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams;
-    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 3 > info->shared_per_block - 8192)
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
         plan.threads = 0; /* however many arrays there are: the same rows have the same kernel, and its bits */
     if (plan.threads == 0)
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
-    plan.shared = (size_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (size_t)arrays;
+    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + weights * shapes[i].packs);
     while (turn > 1 && n * turn / 2 % pack == 0)
         turn /= 2;
     turn = ignis__ceil_div(turn, shapes[i].teams);
@@ -15039,7 +15040,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
     if (ignis__norm_is_odd(dtype, work->n, work->packed != 0, work->dx | work->dy | work->x)) {
         work->before = work->before % 16 ? 0 : work->before;
-        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2);
+        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, 1);
     }
     if (plan.threads) {
         ignis__norm_partials(op, work, wide, plan.blocks);
@@ -15159,7 +15160,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
         if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
-            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1);
+            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, 2);
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);

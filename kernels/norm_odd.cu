@@ -1,20 +1,20 @@
 /*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere, or that are long: see norm.cuh
 
     A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs
-    where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns, such as w, b and
-    sums over rows, stays in registers. Rows come into shared memory while those before them are worked on, each thread's packs to
+    where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and
+    sums over rows stay in registers. Rows come into shared memory while those before them are worked on, each thread's packs to
     places of its own: nobody waits for them but this thread.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. A thread has FLIGHT packs of x at a time: one of 4 rows each,
     2 of 2, or 4 of one.
 
         forward             _warp: a warp has a row, of up to 32 packs and a few elements; _1, _2, _4: a block has it, of so many
-                            packs a thread, and at most 256 threads (_4: 512). Dynamic shared memory for FLIGHT packs a thread, and
-                            as many again for an addend. other: what is normalized is x + other, rounded, which goes to sum; or null
-        backward            the same, for 2 * FLIGHT packs a thread, 3 * FLIGHT if there is before. Each block leaves one row of
-                            partial sums of dw, and of db. before: dx is that and what x has as its gradient already, from
-                            elsewhere; or null
+                            packs a thread, and at most 256 threads (_4: 512). other: what is normalized is x + other, rounded,
+                            which goes to sum; or null
+        backward            the same. Each block leaves one row of partial sums of dw, and of db. before: dx is that and what x has
+                            as its gradient already, from elsewhere; or null
 
+    Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in forward, b.
     Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which
     take turns. All arrays of rows begin at the same address modulo 16.
 */
@@ -61,6 +61,25 @@ template <typename Row> __device__ inline void take(const Row &row, typename Row
             batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));
 }
 
+/*  A batch that stays in its places until get is called for a pack, so that it takes no registers. */
+template <int packs> struct placed {
+    struct {
+        int at;
+        __device__ auto get() const { return ignis_pack_of<ignis_pack<T, PACK>>(*place(at)); }
+    } at[packs];
+    struct {
+        ignis_pack<T, 1> pack;
+        __device__ auto get() const { return pack; }
+    } extra;
+
+    __device__ explicit placed(int first)
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            at[p].at = first + p;
+    }
+};
+
 /*  What was started before this call is a group; all but the youngest so many groups are there afterwards. */
 __device__ inline void fetched()
 {
@@ -75,17 +94,20 @@ template <int pending> __device__ inline void arrive()
 #endif
 }
 
-/*  Of w or b, wherever that begins. */
-template <typename Row> __device__ inline void load_columns(const Row &row, typename Row::Batch &batch, const T *from)
+/*  This thread's columns of w or b, wherever that begins. */
+template <typename Row> __device__ inline void place_columns(const Row &row, placed<Row::packs> &batch, const T *from)
 {
-    row.each(
-        0,
-        [&](int column, auto &pack) {
 #pragma unroll
-            for (int i = 0; i < pack.count; i++)
-                pack[i] = from[column + i];
-        },
-        batch);
+    for (int p = 0; p < Row::packs; p++)
+        if (row.column(0, p) < row.end) {
+            ignis_pack<T, PACK> pack;
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                pack[i] = from[row.column(0, p) + i];
+            *place(batch.at[p].at) = ignis_word(pack);
+        }
+    if (row.extra >= 0)
+        batch.extra.pack[0] = from[row.extra];
 }
 
 /*  Several sums at the price of one wait. turn: 0 or 1, the other one at each call. */
@@ -119,11 +141,12 @@ template <bool rms, typename Team, int packs>
 __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
                              T *sum, const T *other)
 {
-    constexpr int count = FLIGHT / packs;
+    constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT; /* places */
     const long long first = Team::first(), step = Team::count();
     const row_of<Team, packs> row(x + first * n, n);
     const Wide share = Wide(1) / Wide(n);
-    ignis_batch<T, PACK, packs> ws, bs, xs[count];
+    placed<packs> ws(0), bs(packs);
+    ignis_batch<T, PACK, packs> xs[count];
     ignis_pack<T, 1> next_extras[count], next_others[count];
     int turn = 0;
     const auto fetch_rows = [&](long long r) {
@@ -132,11 +155,11 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
             const long long at = (r + j * step) * n;
             if (r + j * step >= rows)
                 continue;
-            fetch(row, x + at, j * packs);
+            fetch(row, x + at, of_x + j * packs);
             if (row.extra >= 0)
                 next_extras[j][0] = x[at + row.extra];
             if (other) {
-                fetch(row, other + at, FLIGHT + j * packs);
+                fetch(row, other + at, of_other + j * packs);
                 if (row.extra >= 0)
                     next_others[j][0] = other[at + row.extra];
             }
@@ -145,23 +168,23 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
     };
 
     fetch_rows(first);
-    load_columns(row, ws, w);
+    place_columns(row, ws, w);
     if constexpr (!rms)
-        load_columns(row, bs, b);
+        place_columns(row, bs, b);
     for (long long r = first; r < rows; r += count * step) {
         Wide sums[count] = {}, mean[count] = {}, rstd[count];
         arrive<0>();
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            take(row, xs[j], j * packs);
+            take(row, xs[j], of_x + j * packs);
             xs[j].extra = next_extras[j];
             if (other && r + j * step < rows) {
-                ignis_batch<T, PACK, packs> others;
-                take(row, others, FLIGHT + j * packs);
-                others.extra = next_others[j];
+                placed<packs> others(of_other + j * packs);
+                others.extra.pack = next_others[j];
                 row.each(
                     0,
-                    [&](int column, auto &x, auto &other) {
+                    [&](int column, auto &x, auto &other_x) {
+                        const auto other = other_x.get();
                         Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                         for (int i = 0; i < x.count; i++)
@@ -215,13 +238,14 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
             }
             row.each(
                 0,
-                [&](int column, auto &x, auto &w, auto &b) {
+                [&](int column, auto &x, auto &its_w, auto &its_b) {
+                    const auto w = its_w.get();
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
                         values[i] = (ignis_wide_at(x, i) - mean[j]) * rstd[j] * ignis_wide_at(w, i);
                         if constexpr (!rms)
-                            values[i] += ignis_wide_at(b, i);
+                            values[i] += ignis_wide_at(its_b.get(), i);
                     }
                     ignis_store(y + at * n + column, ignis_pack_round<T>(values));
                 },
@@ -237,12 +261,13 @@ template <bool rms, typename Team, int packs>
 __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
                               const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)
 {
-    constexpr int count = FLIGHT / packs;
+    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */
     const long long first = Team::first(), step = Team::count();
     const row_of<Team, packs> row(x + first * n, n);
     const Wide share = Wide(1) / Wide(n);
     const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */
-    ignis_batch<T, PACK, packs> ws, xs[count], gs[count];
+    placed<packs> ws(0);
+    ignis_batch<T, PACK, packs> xs[count], gs[count];
     ignis_batch<Wide, PACK, packs> dws, dbs;
     ignis_pack<T, 1> next_xs[count], next_gs[count], next_befores[count];
     Wide next_mean = 0, next_rstd = 0;
@@ -253,8 +278,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             const long long at = (r + j * step) * n;
             if (r + j * step >= rows)
                 continue;
-            fetch(row, x + at, j * packs);
-            fetch(row, dy + at, FLIGHT + j * packs);
+            fetch(row, x + at, of_x + j * packs);
+            fetch(row, dy + at, of_dy + j * packs);
             if (row.extra >= 0) {
                 next_xs[j][0] = x[at + row.extra];
                 next_gs[j][0] = dy[at + row.extra];
@@ -274,7 +299,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                 const long long at = (r + j * step) * n;
                 if (r + j * step >= rows)
                     continue;
-                fetch(row, before + at, 2 * FLIGHT + j * packs);
+                fetch(row, before + at, of_before + j * packs);
                 if (row.extra >= 0)
                     next_befores[j][0] = before[at + row.extra];
             }
@@ -283,7 +308,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
 
     fetch_rows(first);
     fetch_before(first);
-    load_columns(row, ws, w);
+    place_columns(row, ws, w);
     row.each(
         0,
         [&](int, auto &dw, auto &db) {
@@ -297,8 +322,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         arrive<1>();
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            take(row, xs[j], j * packs);
-            take(row, gs[j], FLIGHT + j * packs);
+            take(row, xs[j], of_x + j * packs);
+            take(row, gs[j], of_dy + j * packs);
             xs[j].extra = next_xs[j];
             gs[j].extra = next_gs[j];
             rstd[j] = __shfl_sync(0xffffffff, next_rstd, j);
@@ -311,7 +336,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             if (r + j * step < rows)
                 row.each(
                     0,
-                    [&](int, auto &x, auto &grad, auto &w, auto &dw, auto &db) {
+                    [&](int, auto &x, auto &grad, auto &its_w, auto &dw, auto &db) {
+                        const auto w = its_w.get();
 #pragma unroll
                         for (int i = 0; i < x.count; i++) {
                             const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j],
@@ -333,20 +359,22 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             if (at >= rows)
                 continue;
             const Wide slope = -sums[j] * share * rstd[j] * rstd[j], shift = rms ? Wide(0) : -sums[rms ? j : count + j] * share * rstd[j];
-            ignis_batch<T, PACK, packs> befores;
-            if (before) {
-                take(row, befores, 2 * FLIGHT + j * packs);
-                befores.extra = next_befores[j];
-            }
+            placed<packs> befores(of_before + j * packs);
+            befores.extra.pack = next_befores[j];
             row.each(
                 0,
-                [&](int column, auto &x, auto &grad, auto &w, auto &before_x) {
+                [&](int column, auto &x, auto &grad, auto &its_w, auto &its_before) {
+                    const auto w = its_w.get();
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
                         values[i] =
                             rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + (slope * (ignis_wide_at(x, i) - mean[j]) + shift);
-                        if (before)
+                    }
+                    if (before) {
+                        const auto before_x = its_before.get();
+#pragma unroll
+                        for (int i = 0; i < x.count; i++)
                             values[i] += ignis_wide_at(before_x, i);
                     }
                     ignis_store(dx + at * n + column, ignis_pack_round<T>(values));
@@ -378,6 +406,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     }
 }
 
+#define BACKWARD_BLOCKS(of_16_bits) (sizeof(T) == 8 ? of_16_bits / 2 : of_16_bits) /* on a multiprocessor; doubles need more registers */
 #define KERNELS(name, rms, suffix, Team, packs, bounds, backward_bounds)                                                                   \
     extern "C" __global__ void __launch_bounds__ bounds ignis_##name##_rows_##suffix(                                                      \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
@@ -392,10 +421,10 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                                          \
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);                \
     }
-#define NORM(name, rms)                                                              \
-    KERNELS(name, rms, warp, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, 4))   \
-    KERNELS(name, rms, 1, ignis_block_team, 1, (TEAM_THREADS, 2), (TEAM_THREADS, 2)) \
-    KERNELS(name, rms, 2, ignis_block_team, 2, (TEAM_THREADS, 2), (TEAM_THREADS, 2)) \
+#define NORM(name, rms)                                                                               \
+    KERNELS(name, rms, warp, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, BACKWARD_BLOCKS(4)))   \
+    KERNELS(name, rms, 1, ignis_block_team, 1, (TEAM_THREADS, 2), (TEAM_THREADS, BACKWARD_BLOCKS(2))) \
+    KERNELS(name, rms, 2, ignis_block_team, 2, (TEAM_THREADS, 2), (TEAM_THREADS, BACKWARD_BLOCKS(2))) \
     KERNELS(name, rms, 4, ignis_block_team, 4, (LONG_THREADS, 1), (LONG_THREADS, 1))
 NORM(layer_norm, false)
 NORM(rms_norm, true) /* mean, b and partial_b are not used */
