@@ -9044,22 +9044,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
     X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
     X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
+    X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
     X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
-    X(LAYER_NORM_ROWS_1, NORM_ODD_CU, "ignis_layer_norm_rows_1")                               \
-    X(LAYER_NORM_ROWS_2, NORM_ODD_CU, "ignis_layer_norm_rows_2")                               \
-    X(LAYER_NORM_ROWS_4, NORM_ODD_CU, "ignis_layer_norm_rows_4")                               \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_backward_few")         \
     X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_backward_warp")       \
-    X(LAYER_NORM_ROWS_BACKWARD_1, NORM_ODD_CU, "ignis_layer_norm_rows_backward_1")             \
-    X(LAYER_NORM_ROWS_BACKWARD_2, NORM_ODD_CU, "ignis_layer_norm_rows_backward_2")             \
-    X(LAYER_NORM_ROWS_BACKWARD_4, NORM_ODD_CU, "ignis_layer_norm_rows_backward_4")             \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_backward_block")     \
+    X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
     X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
-    X(RMS_NORM_ROWS_1, NORM_ODD_CU, "ignis_rms_norm_rows_1")                                   \
-    X(RMS_NORM_ROWS_2, NORM_ODD_CU, "ignis_rms_norm_rows_2")                                   \
-    X(RMS_NORM_ROWS_4, NORM_ODD_CU, "ignis_rms_norm_rows_4")                                   \
+    X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_backward_few")             \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_backward_warp")           \
-    X(RMS_NORM_ROWS_BACKWARD_1, NORM_ODD_CU, "ignis_rms_norm_rows_backward_1")                 \
-    X(RMS_NORM_ROWS_BACKWARD_2, NORM_ODD_CU, "ignis_rms_norm_rows_backward_2")                 \
-    X(RMS_NORM_ROWS_BACKWARD_4, NORM_ODD_CU, "ignis_rms_norm_rows_backward_4")                 \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_backward_block")         \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -14922,14 +14918,14 @@ typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
     ignis__builtin warp, block, add_warp, add_block, backward_warp, backward_block, onto_warp, onto_block, averages, columns, rows,
-        rows_backward; /* the first of four each */
+        rows_backward; /* the first of three each */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
         IGNIS__BUILTIN_##NAME##_BACKWARD_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP,             \
         IGNIS__BUILTIN_##NAME##_ONTO_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS,      \
-        IGNIS__BUILTIN_##NAME##_ROWS_WARP, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_WARP
+        IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -14961,14 +14957,14 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  builtin: the first of the four kernels; arrays: of rows, and weights: of columns, which are read. Rows that are not whole packs begin at the
+/*  builtin: the first of the three kernels; arrays: of rows, and weights: of columns, which are read. Rows that are not whole packs begin at the
     same address modulo 16 every few rows: blocks are a multiple of those. */
 static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
                                               int weights)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
-    } shapes[] = {{1, 32, 4}, {1, 256, 1}, {2, 256, 1}, {4, 512, 1}};
+    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn = pack;
     ignis__norm_plan plan;

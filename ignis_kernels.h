@@ -26,7 +26,7 @@
         norm.cu                    166 lines   11665 bytes
         norm.cuh                   283 lines   11591 bytes
         norm_add.cu                 46 lines    4965 bytes
-        norm_odd.cu                430 lines   19244 bytes
+        norm_odd.cu                426 lines   19003 bytes
         optim.cu                   258 lines   11020 bytes
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
@@ -7090,12 +7090,10 @@ static const char *const ignis__lines_norm_odd_cu[] = {
     "    sums over rows stay in registers. Rows come into shared memory while those before them are worked on, each thread's packs to",
     "    places of its own: nobody waits for them but this thread.",
     "",
-    "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. A thread has FLIGHT packs of x at a time: one of 4 rows each,",
-    "    2 of 2, or 4 of one.",
+    "    One program per element type: compiled with -DIGNIS_T=<1 to 4>. A thread has FLIGHT packs of x at a time.",
     "",
-    "        forward             _warp: a warp has a row, of up to 32 packs and a few elements; _1, _2, _4: a block has it, of so many",
-    "                            packs a thread, and at most 256 threads (_4: 512). other: what is normalized is x + other, rounded,",
-    "                            which goes to sum; or null",
+    "        forward             _few: a warp has FLIGHT rows, a pack of each; _warp: a warp has a row; _block: a block has it, of at most",
+    "                            512 threads. other: what is normalized is x + other, rounded, which goes to sum; or null",
     "        backward            the same. Each block leaves one row of partial sums of dw, and of db. before: dx is that and what x has",
     "                            as its gradient already, from elsewhere; or null",
     "",
@@ -7108,10 +7106,9 @@ static const char *const ignis__lines_norm_odd_cu[] = {
     "#include \"mma.cuh\"",
     "#endif",
     "",
-    "#define FLIGHT 4         /* the host computes with it, too */",
-    "#define TEAM_THREADS 256 /* the most that a block of _1 or _2 may have */",
-    "#define LONG_THREADS 512 /* and of _4 */",
-    "#define WARPS 4          /* in a block of _warp */",
+    "#define FLIGHT 4          /* the host computes with it, too */",
+    "#define BLOCK_THREADS 512 /* the most that a block of _block may have */",
+    "#define WARPS 4           /* in one of _few or _warp */",
     "",
     "template <typename Team, int packs> using row_of = ignis_row<T, Team, PACK, false, packs>;",
     "",
@@ -7491,7 +7488,6 @@ static const char *const ignis__lines_norm_odd_cu[] = {
     "    }",
     "}",
     "",
-    "#define BACKWARD_BLOCKS(of_16_bits) (sizeof(T) == 8 ? of_16_bits / 2 : of_16_bits) /* on a multiprocessor; doubles need more registers */",
     "#define KERNELS(name, rms, suffix, Team, packs, bounds, backward_bounds)                                                                   \\",
     "    extern \"C\" __global__ void __launch_bounds__ bounds ignis_##name##_rows_##suffix(                                                      \\",
     "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \\",
@@ -7502,15 +7498,15 @@ static const char *const ignis__lines_norm_odd_cu[] = {
     "        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd, long long rows,  \\",
     "        long long n, const T *before)                                                                                                      \\",
     "    {                                                                                                                                      \\",
-    "        constexpr int width = Team::is_block ? 1 : 33 * PACK;                                                                              \\",
+    "        constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                                \\",
     "        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                                          \\",
     "        backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);                \\",
     "    }",
-    "#define NORM(name, rms)                                                                               \\",
-    "    KERNELS(name, rms, warp, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, BACKWARD_BLOCKS(4)))   \\",
-    "    KERNELS(name, rms, 1, ignis_block_team, 1, (TEAM_THREADS, 2), (TEAM_THREADS, BACKWARD_BLOCKS(2))) \\",
-    "    KERNELS(name, rms, 2, ignis_block_team, 2, (TEAM_THREADS, 2), (TEAM_THREADS, BACKWARD_BLOCKS(2))) \\",
-    "    KERNELS(name, rms, 4, ignis_block_team, 4, (LONG_THREADS, 1), (LONG_THREADS, 1))",
+    "/* Blocks on a multiprocessor, at most as many as leave registers enough: wider types and more sums need more. */",
+    "#define NORM(name, rms)                                                                                       \\",
+    "    KERNELS(name, rms, few, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, sizeof(T) == 8 ? 2 : 4))        \\",
+    "    KERNELS(name, rms, warp, ignis_warp_team, 4, (32 * WARPS, 6), (32 * WARPS, rms && sizeof(T) < 8 ? 4 : 3)) \\",
+    "    KERNELS(name, rms, block, ignis_block_team, 4, (BLOCK_THREADS, 2), (BLOCK_THREADS, 1))",
     "NORM(layer_norm, false)",
     "NORM(rms_norm, true) /* mean, b and partial_b are not used */",
 };
@@ -9140,7 +9136,7 @@ static const ignis__source ignis__sources[] = {
     {"norm.cu", 0x325447a9d5da879fULL, ignis__lines_norm_cu, 166},
     {"norm.cuh", 0xad4cf68f5016b549ULL, ignis__lines_norm_cuh, 283},
     {"norm_add.cu", 0xcbc87fc9c3e0758cULL, ignis__lines_norm_add_cu, 46},
-    {"norm_odd.cu", 0x4cb37d8831cf1bf4ULL, ignis__lines_norm_odd_cu, 430},
+    {"norm_odd.cu", 0xef4331bb60de8868ULL, ignis__lines_norm_odd_cu, 426},
     {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
