@@ -9025,14 +9025,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
     X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
     X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
     X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
     X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
     X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
     X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
@@ -9040,10 +9036,6 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
     X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
-    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
-    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
-    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
     X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
     X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
     X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
@@ -14917,15 +14909,13 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, add_warp, add_block, backward_warp, backward_block, onto_warp, onto_block, averages, columns, rows,
-        rows_backward; /* the first of three each */
+    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of three */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP,             \
-        IGNIS__BUILTIN_##NAME##_ONTO_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS,      \
-        IGNIS__BUILTIN_##NAME##_ROWS_FEW, IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -14945,6 +14935,7 @@ typedef struct ignis__norm_plan {
 } ignis__norm_plan;
 
 #define IGNIS__NORM_FLIGHT 4   /* packs of an array that a thread has at a time */
+#define IGNIS__NORM_ANYWHERE 2 /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
 #define IGNIS__NORM_PACKS 1024 /* of an even row; longer ones are for the kernels of norm_odd.cu, too */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
@@ -14957,16 +14948,25 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  builtin: the first of the three kernels; arrays: of rows, and weights: of columns, which are read. Rows that are not whole packs begin at the
-    same address modulo 16 every few rows: blocks are a multiple of those. */
+/*  After how many rows one begins at the same address modulo 16 again. */
+static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
+{
+    int64_t pack = ignis__pack_elements(dtype), turn = pack;
+    while (turn > 1 && n * turn / 2 % pack == 0)
+        turn /= 2;
+    return turn;
+}
+
+/*  builtin: the first of the three kernels; arrays: of rows, which are read. Rows of a team begin at the same
+    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. */
 static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
-                                              int weights)
+                                              bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
-    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn = pack;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
     ignis__norm_plan plan;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
     memset(&plan, 0, sizeof plan);
@@ -14979,11 +14979,9 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     if (plan.threads == 0)
         return plan;
     plan.builtin = (ignis__builtin)((int)builtin + i);
-    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + weights * shapes[i].packs);
-    while (turn > 1 && n * turn / 2 % pack == 0)
-        turn /= 2;
-    turn = ignis__ceil_div(turn, shapes[i].teams);
-    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams), 1,
+    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
                                info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
     plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
     return plan;
@@ -15001,32 +14999,16 @@ static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work,
     work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
 }
 
-/*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
-static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads)
-{
-    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
-    int registers = 0;
-    op->ok = function &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, function));
-    registers = registers < 32 ? 32 : (registers + 7) / 8 * 8;
-    return ignis__clamp(65536 / (registers * (int)threads), 1, 16);
-}
-
-/*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. What is too long for that takes two kernels: averages of every row, then all columns. work->before becomes 0 where it is
-    not in dx. */
+/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
+    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
+    every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
-    int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t count, across;
+    unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
-    bool warp = work->packed && work->n <= 32 * share;
-    unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
-    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *last = onto ? (void *)&work->before : (void *)&work->packed;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
     ignis__norm_plan plan = IGNIS__ZERO;
     void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->before};
@@ -15034,25 +15016,20 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    if (ignis__norm_is_odd(dtype, work->n, work->packed != 0, work->dx | work->dy | work->x)) {
-        work->before = work->before % 16 ? 0 : work->before;
-        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, 1);
-    }
+    work->before = work->before % 16 ? 0 : work->before;
+    if ((work->dx | work->dy | work->x) % 16 == 0)
+        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
     if (plan.threads) {
         ignis__norm_partials(op, work, wide, plan.blocks);
         ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
         return plan.blocks;
     }
-    work->before = onto ? work->before : 0;
-    if (in_registers) {
-        count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
-        ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
-        return count;
-    }
-    threads = 128;
-    across = ignis__ceil_div(work->n, threads * (work->packed ? ignis__pack_elements(dtype) : 1));
-    count = ignis__clamp(work->rows, 0, ignis__ceil_div(processors * 8, across));
+    work->before = 0;
+    if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
+        work->packed = IGNIS__NORM_ANYWHERE;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+    count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
+    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
@@ -15145,7 +15122,7 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
 /*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
-    bool packed;
+    bool packed, anywhere;
     ignis__rows plan;
     ignis__norm_plan odd = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
@@ -15156,14 +15133,16 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
         if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
-            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, 2);
+            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
         work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
         work->sum = work->other = 0;
     }
-    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
+    anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
+    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed || anywhere, 1, 2);
+    plan.packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
     if (odd.threads)
         ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
     else if (work->sum)

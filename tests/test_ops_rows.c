@@ -325,6 +325,9 @@ TEST(norms_of_200000)
     check_norm(false, IGNIS_BF16, 2, 200000, 0, 0);
     check_norm(true, IGNIS_F32, 1, 200000, 0, 0);
     check_norm(false, IGNIS_F32, 1, 100003, 0, 0);
+    check_norm(false, IGNIS_BF16, 19, 50257, 0, 0);
+    check_norm(true, IGNIS_F16, 9, 20001, 3, 0); /* w begins anywhere, too */
+    check_norm(false, IGNIS_F64, 5, 10001, 0, 0);
 }
 
 TEST(norms_of_many_rows)
