@@ -9168,14 +9168,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
     X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
     X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
     X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
     X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
     X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
     X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
@@ -9183,20 +9179,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
     X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
-    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
-    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
-    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
-    X(LAYER_NORM_ODD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_warp")                           \
-    X(LAYER_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_block")                         \
-    X(RMS_NORM_ODD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_warp")                               \
-    X(RMS_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_block")                             \
-    X(LAYER_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_backward_warp")         \
-    X(LAYER_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_backward_block")       \
-    X(LAYER_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_layer_norm_odd_backward_packed")     \
-    X(RMS_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_backward_warp")             \
-    X(RMS_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_backward_block")           \
-    X(RMS_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_rms_norm_odd_backward_packed")         \
+    X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
+    X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_backward_few")         \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_backward_warp")       \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_backward_block")     \
+    X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
+    X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
+    X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_backward_few")             \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_backward_warp")           \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_backward_block")         \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -15841,16 +15835,13 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, add_warp, add_block, odd_warp, odd_block, backward_warp, backward_block, onto_warp, onto_block, averages,
-        columns, odd_backward_warp, odd_backward_block, odd_backward_packed;
+    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of three */
 } ignis__norm;
 
-#define IGNIS__NORM_KERNELS(NAME)                                                                                                       \
-    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK,   \
-        IGNIS__BUILTIN_##NAME##_ODD_WARP, IGNIS__BUILTIN_##NAME##_ODD_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_WARP,                     \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP, IGNIS__BUILTIN_##NAME##_ONTO_BLOCK,                  \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_WARP, \
-        IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_PACKED
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -15861,47 +15852,17 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: they cannot be. */
-typedef struct ignis__norm_tiles {
+/*  How the kernels of norm_odd.cu are launched. No threads: they cannot be. */
+typedef struct ignis__norm_plan {
     ignis__builtin builtin;
     unsigned threads;
-    int tile, slot; /* rows, and packs of 16 bytes that hold them wherever they begin */
+    int64_t blocks;
     size_t shared;
-} ignis__norm_tiles;
+} ignis__norm_plan;
 
-#define IGNIS__ODD_VALUES 16  /* that a thread has of a row; 8 of f64 */
-#define IGNIS__ODD_BYTES 8192 /* of a tile, about */
-
-/*  warp and block: the kernels; share: what a thread has of a row; most: threads that the block may have; buffers: tiles that are in shared memory
-    at a time. */
-static ignis__norm_tiles ignis__norm_tile(const ignis__op *op, ignis_dtype dtype, int64_t n, int64_t share, bool packed,
-                                          ignis__builtin warp, ignis__builtin block, unsigned most, int buffers)
-{
-    int64_t pack = ignis__pack_elements(dtype), size = ignis__dtypes[dtype].size, tile = 1;
-    ignis__norm_tiles tiles;
-    memset(&tiles, 0, sizeof tiles);
-    tiles.builtin = block;
-    tiles.threads = ignis__row_threads(n, share, most);
-    if (!packed && n <= 32 * share) {
-        tile = ignis__clamp(IGNIS__ODD_BYTES / (n * size) / pack, 1, 128 / pack) * pack; /* a lane has the statistics of one of its rows */
-        tiles.builtin = warp;
-        tiles.threads = 128;
-    }
-    tiles.tile = (int)tile;
-    tiles.slot = (int)(tile * n / pack + 2);
-    tiles.shared = (size_t)tiles.slot * 16 * (size_t)buffers;
-    if (n > share * most || (int64_t)tiles.shared > op->work.device->info.shared_per_block - 8192)
-        tiles.threads = 0;
-    return tiles;
-}
-
-static int64_t ignis__odd_share(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS__ODD_VALUES / 2 : IGNIS__ODD_VALUES; }
-
-static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
-{
-    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
-    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
-}
+#define IGNIS__NORM_FLIGHT 4   /* packs of an array that a thread has at a time */
+#define IGNIS__NORM_ANYWHERE 2 /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_PACKS 1024 /* of an even row; longer ones are for the kernels of norm_odd.cu, too */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
 static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
@@ -15913,60 +15874,88 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
-static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads)
+/*  After how many rows one begins at the same address modulo 16 again. */
+static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
 {
-    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
-    int registers = 0;
-    op->ok = function &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, function));
-    registers = registers < 32 ? 32 : (registers + 7) / 8 * 8;
-    return ignis__clamp(65536 / (registers * (int)threads), 1, 16);
+    int64_t pack = ignis__pack_elements(dtype), turn = pack;
+    while (turn > 1 && n * turn / 2 % pack == 0)
+        turn /= 2;
+    return turn;
 }
 
-/*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows; so are longer ones, and those that are not packed, which blocks bring into shared memory. What is too long for that takes two
-    kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
+/*  builtin: the first of the three kernels; arrays: of rows, which are read. Rows of a team begin at the same
+    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. */
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
+                                              bool backward)
+{
+    static const struct {
+        int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
+    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
+    ignis__norm_plan plan;
+    int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
+    memset(&plan, 0, sizeof plan);
+    while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
+        i++;
+    if (i < count)
+        plan.threads = ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams;
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
+        plan.threads = 0; /* however many arrays there are: the same rows have the same kernel, and its bits */
+    if (plan.threads == 0)
+        return plan;
+    plan.builtin = (ignis__builtin)((int)builtin + i);
+    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
+                               info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+    plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
+    return plan;
+}
+
+/*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
+static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+{
+    return (!packed || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
+}
+
+static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+{
+    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
+    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+}
+
+/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
+    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
+    every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
-    int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t count, across;
+    unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
-    bool warp = work->packed && work->n <= 32 * share;
-    unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
-    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *last = onto ? (void *)&work->before : (void *)&work->packed;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
-    ignis__norm_tiles tiles = IGNIS__ZERO;
-    void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
-                   &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
+    ignis__norm_plan plan = IGNIS__ZERO;
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
+                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->before};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    work->before = onto ? work->before : 0;
-    if ((!in_registers || !work->packed) && (work->dx | work->dy | work->x) % 16 == 0)
-        tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
-                             : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
-                                                norm->odd_backward_block, 384, 4);
-    if (tiles.threads) {
-        count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
-                             processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
-        ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch(op, tiles.builtin, dtype, NULL, count, 1, 1, tiles.threads, 1, tiles.shared, odd);
-        return count;
+    work->before = work->before % 16 ? 0 : work->before;
+    if ((work->dx | work->dy | work->x) % 16 == 0)
+        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+    if (plan.threads) {
+        ignis__norm_partials(op, work, wide, plan.blocks);
+        ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
+        return plan.blocks;
     }
-    if (in_registers) {
-        count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
-        ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
-        return count;
-    }
-    threads = 128;
-    across = ignis__ceil_div(work->n, threads * (work->packed ? ignis__pack_elements(dtype) : 1));
-    count = ignis__clamp(work->rows, 0, ignis__ceil_div(processors * 8, across));
+    work->before = 0;
+    if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
+        work->packed = IGNIS__NORM_ANYWHERE;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+    count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
+    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
@@ -16056,34 +16045,34 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
     return work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
-/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+/*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
-    bool packed = ignis__norm_packed(work, dtype);
+    bool packed, anywhere;
     ignis__rows plan;
-    ignis__norm_tiles tiles = IGNIS__ZERO;
+    ignis__norm_plan odd = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
-    void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    if (work->sum && !packed) { /* from here on it is the norm of a tensor as any other, by the same kernels */
-        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
-        work->x = work->sum;
-        work->sum = work->other = 0;
+    for (;;) {
         packed = ignis__norm_packed(work, dtype);
+        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
+            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+        if (odd.threads || !work->sum || packed)
+            break;
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
+        work->sum = work->other = 0;
     }
-    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
-    if (work->sum) {
+    anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
+    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed || anywhere, 1, 2);
+    plan.packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    if (odd.threads)
+        ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
+    else if (work->sum)
         ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
-        return;
-    }
-    if (!packed && (work->x | work->y) % 16 == 0)
-        tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
-    if (tiles.threads)
-        ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
-                         odd);
     else
         ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
 }
