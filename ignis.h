@@ -620,7 +620,7 @@ typedef enum ignis_matmul_by {
 
 /*  Which kernels compute ignis_sdpa. */
 typedef enum ignis_attention_by {
-    IGNIS_ATTENTION_AUTO, /* chosen by Ignis: so far IGNIS_ATTENTION_MMA everywhere */
+    IGNIS_ATTENTION_AUTO, /* IGNIS_ATTENTION_WGMMA where it can be had, else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
     IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
     IGNIS_ATTENTION_COUNT
@@ -641,7 +641,7 @@ typedef struct ignis_desc {
     ignis_allocator allocator;    /* malloc and free */
     ignis_logger logger;          /* writes warnings and errors to stderr */
     ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
-    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; chosen by Ignis) */
+    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
 typedef enum ignis_library {
@@ -1893,7 +1893,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
     them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
     them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
-    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
@@ -1923,10 +1923,10 @@ typedef struct ignis_sdpa_desc {
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. IGNIS_ATTENTION_WGMMA (ignis_desc.attention) takes kernels that are made for compute capability 9.0, where head_dim is
-    64 at least and there are a query and a key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer. What goes
-    to the other kernels all the same is told to the logger, as information (ignis_desc.verbose). The gradients then need 4 bytes for each
-    element of q while they are computed. Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
+    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least and there are a query and a
+    key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer; their gradients need 4 bytes for each element
+    of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to the
+    logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
     of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
@@ -14516,10 +14516,11 @@ typedef struct ignis__gemm {
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
     int rows, columns, summed_rows; /* so many are one row of column_sums */
+    int64_t splits;                 /* of k */
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[100]; /* of its variant; "": none */
+    char define[128]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -14536,6 +14537,34 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
            p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
+/*  About how long a product by wgmma takes, in steps of 64 of k of a tile of 128 x 256: about 1024 clocks. Multiprocessors do tiles in turn, all in
+    the same time: steps, and what is between those of two tiles. A step of 128 columns takes more than half, as it loads more for each product.
+    Parts of k cost another kernel, which reads what the first one has written: 8 bytes of each sum at 3.5 MB a step. */
+static double ignis__gemm_time(const ignis__gemm *p, int64_t processors, int columns, int64_t splits)
+{
+    int64_t rounds = ignis__ceil_div(ignis__gemm_tiles(p, 128, columns) * splits, processors);
+    double steps = (double)ignis__ceil_div(ignis__ceil_div(p->k, 64), splits);
+    double finish = splits > 1 ? 5 + (double)(splits * p->batch * p->m * p->n) * 8 / 3.5e6 : 0;
+    return (double)rounds * (columns == 256 ? steps + 1.5 : 0.58 * steps + 1) + finish;
+}
+
+/*  Chooses columns and splits of a product by wgmma: for each width no parts, or as many as fill one, two or three rounds. */
+static void ignis__gemm_choose_tile(ignis__gemm_kernel *kernel, const ignis__gemm *p, int64_t processors)
+{
+    double best = -1;
+    int columns, rounds;
+    for (columns = 256; columns >= 128; columns -= 128)
+        for (rounds = 0; rounds <= 3; rounds++) {
+            int64_t splits = ignis__clamp(rounds * processors / ignis__gemm_tiles(p, 128, columns), 1, ignis__ceil_div(p->k, 256));
+            double time = ignis__gemm_time(p, processors, columns, splits);
+            if (best >= 0 && time >= best)
+                continue;
+            best = time;
+            kernel->columns = columns;
+            kernel->splits = splits;
+        }
+}
+
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
     as large as keeps all multiprocessors busy. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
@@ -14549,11 +14578,14 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.rows = kernel.columns = large ? 128 : 64;
     kernel.threads = 256;
     kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    /* k is shared out where there are fewer tiles than multiprocessors: parts of at least 256 */
+    kernel.splits = ignis__gemm_tiles(p, kernel.rows, kernel.columns);
+    kernel.splits = kernel.splits < info->multiprocessors ? ignis__clamp(p->k / 256, 1, 2 * info->multiprocessors / kernel.splits) : 1;
     at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
     if (ignis__gemm_takes_wgmma(op, dtype, p)) {
         kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
         kernel.rows = 128;
-        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        ignis__gemm_choose_tile(&kernel, p, info->multiprocessors);
         kernel.summed_rows = 64;
         kernel.stays = true;
         kernel.threads = 384;
@@ -14591,11 +14623,10 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
 }
 
-/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
-static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
+/*  Shares k out: parts that ignis_gemm_finish adds up in their order. */
+static void ignis__gemm_split(ignis__gemm *p, int64_t splits)
 {
-    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
-    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
+    p->split_k = splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
     p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
 }
 
@@ -14680,15 +14711,15 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                         p->transpose_a ? 64 : kernel->rows);
         ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums &&
+                    !(p->activation && p->row_sums);
         pre = out = a; /* not used */
         if (p->direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
         if (p->direct && p->pre)
             ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->activation)
-            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
-                     p->activation);
+        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d", p->direct, p->direct ? p->activation : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
@@ -14712,7 +14743,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
     row_sums = epilogue->row_sums && kernel.sums_rows;
-    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    ignis__gemm_split(&p, kernel.splits);
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
@@ -17923,7 +17954,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = ignis__op_new_like(&op, c.logits);
+        c.gradient = c.logits; /* takes their place */
         ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
     }
     kept = op.made_count;
@@ -18011,13 +18042,13 @@ typedef struct ignis__attention_hopper_shape {
 
 static const ignis__attention_hopper_shape ignis__attention_hopper[] = {{64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 80}};
 
-/*  Whether the caller wants wgmma, and it can be had. Else the logger hears why not. */
+/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_by != IGNIS_ATTENTION_WGMMA)
+    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
         return false;
     if (op->work.device->info.compute_major != 9)
         why = "the device is not of compute capability 9.0";
@@ -18034,7 +18065,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why)
+    if (why && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
@@ -18249,7 +18280,7 @@ static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dty
     int least = ignis__attention_backward_queries(p) / 4;
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
-    if (p->sq < least)
+    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries",
                     op->work.call, least);
     return p->sq >= least;
@@ -18387,17 +18418,19 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    char define[64];
+    int groups;
+    char define[96];
     memset(&plan, 0, sizeof plan);
     while (shape->head_dim < p->head_dim)
         shape++;
+    groups = p->sq <= 128 ? 2 : shape->groups; /* a third group would have nothing to do */
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
 
-    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
     wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
@@ -18406,9 +18439,9 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (shape->groups + 1)), 1, (size_t)shared, params);
+                     (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
         ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1, 256, 1, 0,
                          combine);

@@ -13,7 +13,7 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"
 
-#include "gpt2.h"
+#include "models.h"
 #include "timing.h"
 
 typedef struct job {
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
     simulated = strstr(device.name, "Simulator") != NULL;
     memset(&desc, 0, sizeof desc);
     desc.bucket_bytes = argc > 1 ? atoll(argv[1]) << 20 : 0;
-    gpt_open(&j.gpt);
+    gpt_open(&j.gpt, &gpt_124m);
     j.parallel = ignis_parallel_create(j.comm, j.gpt.all, j.gpt.count, &desc);
     REQUIRE(ignis_parallel_query(j.parallel, &info));
     gpt_optimize(&j.gpt);

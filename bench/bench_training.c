@@ -15,7 +15,7 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
-#include "gpt2.h"
+#include "models.h"
 #include "timing.h"
 
 #include <stdbool.h>
@@ -127,7 +127,7 @@ static void step_forward(void *work)
 {
     const operation *op = (const operation *)work;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int i;
     for (i = 0; i < op->count; i++)
         in[i] = inner(op->in[i]);
@@ -139,7 +139,7 @@ static void step_both(void *work)
 {
     const operation *op = (const operation *)work;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor in[3];
+    ignis_tensor in[4];
     int i;
     for (i = 0; i < op->count; i++)
         in[i] = inner(op->in[i]);
@@ -535,24 +535,47 @@ static void bench_attention(void)
 
 static void gpt_step_of(void *work) { gpt_step((gpt *)work); }
 static void gpt_replay(void *work) { ignis_graph_launch(((gpt *)work)->graph); }
+static void llama_step_of(void *work) { llama_step((llama *)work); }
+
+/*  The rows of a model: tokens of a step in a second, and the peak of memory, which is that of this model as what was cached is given up. */
+static void model_rows(const char *name, double tokens, void (*step)(void *), void *model)
+{
+    ignis_memory_info memory;
+    char text[80];
+    snprintf(text, sizeof text, "%s train step", name);
+    row(text, tokens / seconds(step, model, true) / 1e3, "ktokens/s", 0);
+    REQUIRE(ignis_memory_query(0, &memory));
+    snprintf(text, sizeof text, "%s, peak of device memory", name);
+    row(text, (double)memory.reserved_peak / (1 << 30), "GiB", 0);
+}
 
 static void bench_gpt(void)
 {
     static gpt g;
-    ignis_memory_info memory;
-    double tokens;
-    gpt_open(&g);
+    gpt_open(&g, &gpt_124m);
     gpt_optimize(&g);
-    tokens = (double)(g.sequences * g.context);
-    row("GPT-2 124M train step, B 32, T 1024", tokens / seconds(gpt_step_of, &g, true) / 1e3, "ktokens/s", 0);
-    REQUIRE(ignis_memory_query(0, &memory));
-    row("GPT-2 124M, peak of device memory", (double)memory.reserved_peak / (1 << 30), "GiB", 0);
+    model_rows("GPT-2 124M, B 32, T 1024", (double)(g.sequences * g.context), gpt_step_of, &g);
     REQUIRE(ignis_graph_begin());
     gpt_step(&g);
     g.graph = ignis_graph_end();
     require(g.graph.id != 0, "the capture");
-    row("GPT-2 124M train step, CUDA graph", tokens / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
+    row("GPT-2 124M train step, CUDA graph", (double)(g.sequences * g.context) / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
     REQUIRE(ignis_graph_free(g.graph));
+    gpt_close(&g);
+}
+
+/*  Models that fill a device. The peak of memory is theirs alone where no other section runs in the same call. */
+static void bench_large(void)
+{
+    static gpt g;
+    static llama l;
+    llama_open(&l);
+    model_rows("Llama 1B, B 4, T 2048", (double)(l.sequences * l.context), llama_step_of, &l);
+    llama_close(&l);
+    ignis_memory_trim(0);
+    gpt_open(&g, &gpt_1558m);
+    gpt_optimize(&g);
+    model_rows("GPT-2 1.5B, B 8, T 1024", (double)(g.sequences * g.context), gpt_step_of, &g);
     gpt_close(&g);
 }
 
@@ -563,7 +586,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } sections[] = {{"host", bench_host}, {"mlp", bench_mlp}, {"memory", bench_memory}, {"attention", bench_attention}, {"gpt", bench_gpt}};
+    } sections[] = {{"host", bench_host},           {"mlp", bench_mlp}, {"memory", bench_memory},
+                    {"attention", bench_attention}, {"gpt", bench_gpt}, {"large", bench_large}};
     ignis_device_info device;
     ignis_desc desc;
     int i, k, words = 1; /* that are no section */

@@ -1,7 +1,7 @@
 """The PyTorch side of bench_training.c: python3 bench/peer_training.py [file with the output of bench_training] [section ...]
 
 Prints the same rows: PyTorch in eager mode, and beside it the best other way that was tried, which is named. With a file both sides stand
-in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt"""
+in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt large"""
 import os
 import statistics
 import sys
@@ -306,15 +306,60 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def bench_gpt():
-    batch, context = 32, 1024
-    tokens, targets = (torch.randint(0, 50257, (batch, context), device=DEVICE) for _ in range(2))
+class LlamaBlock(nn.Module):
+    def __init__(self, width, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
+        self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
+        self.qkv, self.out = nn.Linear(width, (heads + 2 * kv_heads) * self.size, bias=False), nn.Linear(width, width, bias=False)
+        self.gate, self.up = nn.Linear(width, 4 * width, bias=False), nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split([c, self.kv_heads * self.size, self.kv_heads * self.size], 2)
+        q, k, v = (y.view(b, t, -1, self.size).transpose(1, 2) for y in (q, k, v))
+
+        def turn(y):
+            first, second = y.chunk(2, -1)
+            return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(v.dtype)
+
+        y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True, enable_gqa=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+        h = self.norm2(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, vocab=128256, context=2048, layers=16, heads=32, kv_heads=8, width=2048):
+        super().__init__()
+        self.table = nn.Embedding(vocab, width)
+        self.blocks = nn.ModuleList(LlamaBlock(width, heads, kv_heads) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, eps=1e-5)
+        size = width // heads
+        angles = torch.outer(torch.arange(context), 500000.0 ** (-torch.arange(0, size, 2) / size))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.table(tokens)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.table.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def bench_model(name, make, batch, context, classes):
+    tokens, targets = (torch.randint(0, classes, (batch, context), device=DEVICE) for _ in range(2))
 
     def rate(compile_it):
         torch.manual_seed(0)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        model = GPT().to(DEVICE)
+        model = make().to(DEVICE)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
         call = torch.compile(model) if compile_it else model
 
@@ -329,16 +374,25 @@ def bench_gpt():
         return batch * context / spent / 1e3, torch.cuda.max_memory_reserved() / 2**30
 
     torch.backends.cuda.matmul.allow_tf32 = True
-    eager = rate(False)
+    plain = tried(name, lambda: rate(False)) or (float("nan"), float("nan"))
     torch._dynamo.reset()
-    compiled = tried("GPT-2", lambda: rate(True)) or (None, None)
-    row("GPT-2 124M train step, B 32, T 1024", "ktokens/s", eager[0], compiled[0], "torch.compile")
-    row("GPT-2 124M, peak of device memory", "GiB", eager[1], compiled[1], "torch.compile")
+    compiled = tried(name, lambda: rate(True)) or (None, None)
+    row(f"{name} train step", "ktokens/s", plain[0], compiled[0], "torch.compile")
+    row(f"{name}, peak of device memory", "GiB", plain[1], compiled[1], "torch.compile")
+
+
+def bench_gpt():
+    bench_model("GPT-2 124M, B 32, T 1024", GPT, 32, 1024, 50257)
+
+
+def bench_large():
+    bench_model("Llama 1B, B 4, T 2048", Llama, 4, 2048, 128256)
+    bench_model("GPT-2 1.5B, B 8, T 1024", lambda: GPT(layers=48, heads=25, width=1600), 8, 1024, 50257)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------------------
 
-SECTIONS = {"host": bench_host, "mlp": bench_mlp, "memory": bench_memory, "attention": bench_attention, "gpt": bench_gpt}
+SECTIONS = {"host": bench_host, "mlp": bench_mlp, "memory": bench_memory, "attention": bench_attention, "gpt": bench_gpt, "large": bench_large}
 
 
 def read_ignis(path):

@@ -177,6 +177,14 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
     }
 }
 
+/*  A stage that the warp has read is free again. */
+__device__ inline void release(uint32_t barrier)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        ignis_ptx_mbarrier_arrive(barrier);
+}
+
 /*  C = A B^T over all columns. */
 template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
 {
@@ -275,9 +283,10 @@ template <int n> __device__ inline void round_results(uint32_t (&to)[n / 2][4], 
 template <int k> __device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])
 {
     const int lane = threadIdx.x % 32;
+    const uint32_t place = tile + (row + lane % 16) * ROW, swizzle = (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
     for (int i = 0; i < k; i++)
-        ignis_ptx_stmatrix(chunk_at(tile, rows, row + lane % 16, chunk + 2 * i + lane / 16), from[i][0], from[i][1], from[i][2],
+        ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0], from[i][1], from[i][2],
                            from[i][3]);
 }
 
@@ -504,7 +513,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     const uint64_t q_rows = along_rows(base + Q_AT), out_rows = along_rows(base + OUT_AT);
     const uint64_t q_columns = across_rows(base + Q_AT, QUERIES), out_columns = across_rows(base + OUT_AT, QUERIES);
     const uint64_t k_columns = across_rows(base + K_AT + (SPLIT_QUERIES ? 0 : w * KEYS * ROW), KEYS);
-    int stage = 0, parity = 0, buffer = 0;
+    int stage = 0, parity = 0; /* the stage also of scores and of grad_q on their way */
 
     if (warp < 2)
         ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */
@@ -512,7 +521,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     walk_tiles(walk, [&](auto masked, int tile) {
         float x[QUERIES / 8][4], y[QUERIES / 8][4];
         uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
-        const uint32_t scores = base + S_AT + buffer * S_BYTES;
+        const uint32_t scores = base + S_AT + stage * S_BYTES;
         const uint32_t of_stage = stage * Q_BYTES;
 
         ignis_mbarrier_wait(bar(FULL_Q + stage), parity);
@@ -539,19 +548,16 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
         ignis_wgmma_hold(weights);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + stage));
+        release(bar(EMPTY_OUT + stage));
         add_product(grad_k, gradients, ignis_wgmma_ahead(q_columns, of_stage));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
-        hand_over<0, own_chunks>(shared + ADD_AT + buffer * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
-                                 ADD_FULL + w + 2 * buffer, ADD_EMPTY + w + 2 * buffer);
-        buffer ^= 1;
+        hand_over<0, own_chunks>(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
+                                 ADD_FULL + w + 2 * stage, ADD_EMPTY + w + 2 * stage);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         ignis_wgmma_hold(gradients);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        release(bar(EMPTY_Q + stage));
         stage ^= 1;
         parity ^= stage == 0;
     });
@@ -616,8 +622,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         product_of_keys(z, across_rows(scores, KEYS), k_columns);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(grad_v);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_OUT + out_stage));
+        release(bar(EMPTY_OUT + out_stage));
         add_tile_product(grad_k, along_rows(scores), ignis_wgmma_ahead(q_columns, stage * Q_BYTES));
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
@@ -626,8 +631,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
             hand_over<slab, own_chunks - slab>(shared + ADD_AT + w * ADD_BYTES, z, ADD_FULL + w, ADD_EMPTY + w);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
-        if (lane == 0)
-            ignis_ptx_mbarrier_arrive(bar(EMPTY_Q + stage));
+        release(bar(EMPTY_Q + stage));
         i++;
     });
 

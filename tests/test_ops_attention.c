@@ -152,10 +152,25 @@ static const attention_case cases[] = {
     {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 56, 5, 65, IGNIS_MASK_NONE},    {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
 };
 
+/*  With the kernels that every device has; those of wgmma have tests of their own, below. */
+static ignis_desc mma_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.attention = IGNIS_ATTENTION_MMA;
+    return desc;
+}
+
+#define SETUP_MMA()                     \
+    do {                                \
+        ignis_desc by_mma = mma_desc(); \
+        SETUP(&by_mma);                 \
+    } while (0)
+
 TEST(sdpa_values_and_gradients)
 {
     int i, d;
-    SETUP(NULL);
+    SETUP_MMA();
     for (i = 0; i < COUNT_OF(cases); i++)
         for (d = 0; d < 4; d++)
             check_case(&cases[i], float_dtypes[d]);
@@ -173,7 +188,7 @@ TEST(sdpa_sizes_of_heads)
                  {127, IGNIS_BF16}, {129, IGNIS_F32}, {255, IGNIS_F32},  {256, IGNIS_F64}};
     attention_case c = {0, 2, 1, 0, 19, 35, IGNIS_MASK_CAUSAL};
     int i;
-    SETUP(NULL);
+    SETUP_MMA();
     for (i = 0; i < COUNT_OF(sizes); i++) {
         c.head_dim = sizes[i].head_dim;
         check_case(&c, sizes[i].dtype);
@@ -193,7 +208,7 @@ TEST(sdpa_gradients_are_those_of_finite_differences)
                                              {0, 2, 2, 5, 4, 3, IGNIS_MASK_NONE},
                                              {0, 1, 1, 4, 5, 3, IGNIS_MASK_CAUSAL}};
     int i, k;
-    SETUP(NULL);
+    SETUP_MMA();
     for (i = 0; i < COUNT_OF(checked); i++) {
         ignis_sdpa_desc desc = sdpa_desc_of(&checked[i]);
         ignis_tensor inputs[3];
@@ -217,7 +232,7 @@ TEST(sdpa_of_one_tensor)
     ignis_sdpa_desc desc;
     int which;
     memset(&desc, 0, sizeof desc);
-    SETUP(NULL);
+    SETUP_MMA();
     x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F64, 1, true);
     desc.num_heads = 2;
     for (which = 0; which < 3; which++) {
@@ -241,7 +256,7 @@ TEST(sdpa_of_large_scores)
     static const double sizes[3] = {1, -1, 3}, factors[2] = {10, 3e4};
     double values[24], *got, *grads;
     int f, i;
-    SETUP(NULL);
+    SETUP_MMA();
     for (f = 0; f < 2; f++) {
         ignis_tensor q, k, v, out;
         for (i = 0; i < 24; i++)
@@ -276,7 +291,7 @@ TEST(sdpa_of_nothing)
     int i;
     memset(&desc, 0, sizeof desc);
     desc.mask = IGNIS_MASK_NONE;
-    SETUP(NULL);
+    SETUP_MMA();
     q = tensor_noise(IGNIS_SHAPE(3, 8), IGNIS_F32, 1, true);
     k = tensor_noise(IGNIS_SHAPE(0, 8), IGNIS_F32, 2, true);
     out = ignis_sdpa(q, k, k, &desc);
@@ -303,7 +318,7 @@ TEST(sdpa_of_views)
     ignis_array array, slice, rows;
     double *a, *b;
     int i;
-    SETUP(NULL);
+    SETUP_MMA();
     whole = tensor_noise(IGNIS_SHAPE(20 * 40 + 1), IGNIS_F16, 4, false);
     array = ignis_tensor_data(whole);
     slice = ignis_array_slice(array, 0, 1, 20 * 40);
@@ -425,7 +440,7 @@ static const attention_case packed_cases[] = {
 TEST(sdpa_packed_has_the_bits_of_its_parts)
 {
     int i, d, turns;
-    SETUP(NULL);
+    SETUP_MMA();
     for (i = 0; i < COUNT_OF(packed_cases); i++)
         for (d = 0; d < 4; d++)
             for (turns = 0; turns < 2; turns++)
@@ -455,7 +470,7 @@ TEST(sdpa_packed_gradients_are_those_of_finite_differences)
 {
     static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL}, {2, 1, 1, 6, 3, 3, IGNIS_MASK_NONE}};
     int i;
-    SETUP(NULL);
+    SETUP_MMA();
     for (i = 0; i < 2 * COUNT_OF(checked); i++) {
         const attention_case *c = &checked[i / 2];
         packed_case packed = packed_case_of(c, i % 2 != 0);
@@ -473,7 +488,7 @@ TEST(sdpa_packed_launches)
     packed_case packed = packed_case_of(&c, false);
     ignis_tensor x, y;
     int i;
-    SETUP(NULL);
+    SETUP_MMA();
     x = tensor_noise(rows_shape(&c, c.sq, c.heads + 2 * c.kv_heads), IGNIS_BF16, 8, true);
     CHECK_OK(ignis_zero_grad(x));
     for (i = 0; i < 2; i++) { /* compiled, then counted */
@@ -495,7 +510,7 @@ TEST(sdpa_packed_turns_by_frequencies_of_the_caller)
     static const double frequencies[4] = {1, 0.3, 0.09, 0.027};
     packed_case packed = packed_case_of(&c, true);
     ignis_tensor own;
-    SETUP(NULL);
+    SETUP_MMA();
     own = tensor_of(frequencies, IGNIS_SHAPE(4), IGNIS_F32, false);
     packed.rope.inv_freq_array = ignis_tensor_data(own);
     check_packed(packed, IGNIS_F32);
@@ -782,6 +797,26 @@ TEST(sdpa_by_wgmma_has_the_same_bits_in_any_order)
         CHECK(process_receive(children[i].socket, &got, sizeof got, NULL) && got == expected);
         CHECK_INT(process_end(&children[i]), 0);
     }
+}
+
+/*  They are what a program gets that asks for none. */
+TEST(sdpa_is_by_wgmma_where_that_can_be_had)
+{
+    static const attention_case c = {0, 2, 1, 64, 200, 300, IGNIS_MASK_CAUSAL};
+    uint64_t hashes[3];
+    ignis_desc desc;
+    int by;
+    for (by = IGNIS_ATTENTION_AUTO; by < IGNIS_ATTENTION_COUNT; by++) {
+        desc = wgmma_desc();
+        desc.attention = (ignis_attention_by)by;
+        SETUP(&desc);
+        hashes[by] = hash_of_gradients(hash_of(1, forward_values(&c, IGNIS_BF16, 2, false), 200 * 2 * 64), &c);
+        CHECK(by != IGNIS_ATTENTION_AUTO || not_by_wgmma() == 0);
+        CHECK_OK(ignis_shutdown());
+    }
+    SETUP_WGMMA();
+    CHECK(hashes[IGNIS_ATTENTION_AUTO] == hashes[IGNIS_ATTENTION_WGMMA]);
+    CHECK(hashes[IGNIS_ATTENTION_AUTO] != hashes[IGNIS_ATTENTION_MMA]);
 }
 
 /*  Many turns at the same tiles, many times. */

@@ -1,8 +1,8 @@
-/*  gpt2.h - GPT-2 124M, bf16, as bench_training.c and bench_parallel.c train it; and what benchmarks make tensors by
+/*  models.h - GPT-2 and a Llama in bf16, as bench_training.c and bench_parallel.c train them; and what benchmarks make tensors by
 
     Include it after Ignis. On the simulator the sizes are tiny. */
-#ifndef GPT2_H
-#define GPT2_H
+#ifndef MODELS_H
+#define MODELS_H
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -67,7 +67,14 @@ static ignis_tensor random_ids(ignis_shape shape, int64_t below)
 
 /* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
 
-enum { MAX_LAYERS = 12 };
+enum { MAX_LAYERS = 48 };
+
+typedef struct gpt_shape {
+    const char *name;
+    int64_t layers, width, heads, sequences;
+} gpt_shape;
+
+static const gpt_shape gpt_124m = {"GPT-2 124M", 12, 768, 12, 32}, gpt_1558m = {"GPT-2 1.5B", 48, 1600, 25, 8};
 
 typedef struct gpt {
     int64_t layers, width, heads, context, sequences, vocab, classes;
@@ -83,13 +90,13 @@ typedef struct gpt {
     ignis_graph graph;
 } gpt;
 
-static void gpt_size(gpt *g)
+static void gpt_size(gpt *g, const gpt_shape *shape)
 {
-    g->layers = simulated ? 2 : 12;
-    g->width = simulated ? 32 : 768;
-    g->heads = simulated ? 2 : 12;
+    g->layers = simulated ? 2 : shape->layers;
+    g->width = simulated ? 32 : shape->width;
+    g->heads = simulated ? 2 : shape->heads;
     g->context = simulated ? 16 : 1024;
-    g->sequences = simulated ? 2 : 32;
+    g->sequences = simulated ? 2 : shape->sequences;
     g->classes = simulated ? 61 : 50257;
     g->vocab = simulated ? 64 : 50304;
 }
@@ -102,10 +109,10 @@ static ignis_tensor gpt_parameter(gpt *g, ignis_shape shape, double deviation)
     return tensor;
 }
 
-static void gpt_open(gpt *g)
+static void gpt_open(gpt *g, const gpt_shape *shape)
 {
     int64_t c, i;
-    gpt_size(g);
+    gpt_size(g, shape);
     c = g->width;
     g->count = 0;
     g->tokens = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
@@ -173,16 +180,109 @@ static void gpt_step(const gpt *g)
         h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
         h = ignis_add_layer_norm(x, h, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5, &x);
         inside = ignis_scope_begin();
-        h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
-        h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias));
+        h = ignis_scope_return(inside, ignis_mlp(h, g->layer[i].up_weight, g->layer[i].up_bias, g->layer[i].down_weight,
+                                                 g->layer[i].down_bias, IGNIS_ACTIVATION_GELU));
         h = ignis_add_layer_norm(x, h, is_last ? g->norm_weight : g->layer[i + 1].norm1_weight,
                                  is_last ? g->norm_bias : g->layer[i + 1].norm1_bias, 1e-5, &x);
     }
-    inside = ignis_scope_begin();
-    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(h, g->table), g->targets, &entropy));
+    entropy.chunk = 16384; /* rows of logits that are there at a time */
+    x = ignis_linear_cross_entropy(h, g->table, g->targets, &entropy);
     ignis_backward(x, IGNIS_NO_ARRAY);
     ignis_optimizer_step(g->optimizer);
     ignis_scope_end(scope);
 }
 
-#endif /* GPT2_H */
+/* --- Llama ------------------------------------------------------------------------------------------------------------------------------- */
+
+/*  The shape of Llama 3.2 1B: 16 layers, 32 heads of q and 8 of k and v, gated layers, one matrix for embedding and head. */
+typedef struct llama {
+    int64_t layers, width, hidden, heads, kv_heads, context, sequences, vocab;
+    ignis_tensor tokens, targets, table, norm_weight;
+    struct {
+        ignis_tensor norm1_weight, qkv_weight, out_weight, norm2_weight, gate_weight, up_weight, down_weight;
+    } layer[16];
+    ignis_tensor all[2 + 7 * 16];
+    bool decays[2 + 7 * 16];
+    int count;
+    ignis_optimizer optimizer;
+} llama;
+
+static ignis_tensor llama_parameter(llama *l, ignis_shape shape)
+{
+    ignis_tensor tensor = parameter(shape, IGNIS_BF16, shape.ndim > 1 ? 0.02 : ONES, true);
+    l->decays[l->count] = shape.ndim > 1;
+    l->all[l->count++] = tensor;
+    return tensor;
+}
+
+static void llama_open(llama *l)
+{
+    ignis_adamw_desc desc;
+    int64_t c, i;
+    memset(l, 0, sizeof *l);
+    memset(&desc, 0, sizeof desc);
+    l->layers = simulated ? 2 : 16, l->width = c = simulated ? 64 : 2048, l->hidden = 4 * c;
+    l->heads = simulated ? 4 : 32, l->kv_heads = simulated ? 2 : 8;
+    l->context = simulated ? 16 : 2048, l->sequences = simulated ? 2 : 4, l->vocab = simulated ? 64 : 128256;
+    l->tokens = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
+    l->targets = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
+    l->table = llama_parameter(l, IGNIS_SHAPE(l->vocab, c));
+    l->norm_weight = llama_parameter(l, IGNIS_SHAPE(c));
+    for (i = 0; i < l->layers; i++) {
+        l->layer[i].norm1_weight = llama_parameter(l, IGNIS_SHAPE(c));
+        l->layer[i].qkv_weight = llama_parameter(l, IGNIS_SHAPE((l->heads + 2 * l->kv_heads) * (c / l->heads), c));
+        l->layer[i].out_weight = llama_parameter(l, IGNIS_SHAPE(c, c));
+        l->layer[i].norm2_weight = llama_parameter(l, IGNIS_SHAPE(c));
+        l->layer[i].gate_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));
+        l->layer[i].up_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));
+        l->layer[i].down_weight = llama_parameter(l, IGNIS_SHAPE(c, l->hidden));
+    }
+    desc.lr = 3e-4, desc.weight_decay = 0.1, desc.zero_grad = true;
+    l->optimizer = ignis_adamw(&desc);
+    for (i = 0; i < l->count; i++)
+        REQUIRE(ignis_optimizer_add(l->optimizer, l->all[i], l->decays[i]));
+}
+
+static void llama_close(llama *l)
+{
+    int i;
+    REQUIRE(ignis_optimizer_free(l->optimizer));
+    for (i = 0; i < l->count; i++)
+        REQUIRE(ignis_tensor_release(l->all[i]));
+    REQUIRE(ignis_tensor_release(l->tokens));
+    REQUIRE(ignis_tensor_release(l->targets));
+}
+
+static void llama_step(const llama *l)
+{
+    ignis_scope scope = ignis_scope_begin(), inside;
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    ignis_tensor x, h, none;
+    int64_t i;
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    memset(&none, 0, sizeof none);
+    attention.num_heads = (int)l->heads;
+    attention.num_kv_heads = (int)l->kv_heads;
+    rope.num_heads = (int)(l->heads + l->kv_heads); /* of q and k */
+    rope.base = 500000;
+    x = ignis_embedding(l->table, l->tokens);
+    h = ignis_rms_norm(x, l->layer[0].norm1_weight, 1e-5);
+    for (i = 0; i < l->layers; i++) {
+        inside = ignis_scope_begin();
+        h = ignis_sdpa_packed(ignis_linear(h, l->layer[i].qkv_weight, none), &attention, &rope);
+        h = ignis_scope_return(inside, ignis_linear(h, l->layer[i].out_weight, none));
+        h = ignis_add_rms_norm(x, h, l->layer[i].norm2_weight, 1e-5, &x);
+        inside = ignis_scope_begin();
+        h = ignis_silu_mul(ignis_linear(h, l->layer[i].gate_weight, none), ignis_linear(h, l->layer[i].up_weight, none));
+        h = ignis_scope_return(inside, ignis_linear(h, l->layer[i].down_weight, none));
+        h = ignis_add_rms_norm(x, h, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight, 1e-5, &x);
+    }
+    x = ignis_linear_cross_entropy(h, l->table, l->targets, NULL);
+    ignis_backward(x, IGNIS_NO_ARRAY);
+    ignis_optimizer_step(l->optimizer);
+    ignis_scope_end(scope);
+}
+
+#endif /* MODELS_H */
