@@ -208,9 +208,10 @@
         What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient is made.
 
             y    = ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up));
-            loss = ignis_mean(ignis_map("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
-                                        IGNIS_INPUTS(p, t, IGNIS_VALUE(delta, 1.0))));
+            loss = ignis_map_mean("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                                  IGNIS_INPUTS(p, t, IGNIS_VALUE(delta, 1.0)));
             ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)));    (arrays, the result into y)
+            ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y));
 
         A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no variable
         gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
@@ -1128,6 +1129,32 @@ typedef struct ignis_array_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
 
+/*  How many elements become one. Of argmax and argmin the first place counts. */
+typedef enum ignis_reducer {
+    IGNIS_REDUCE_SUM = 1,
+    IGNIS_REDUCE_MEAN,
+    IGNIS_REDUCE_PROD,
+    IGNIS_REDUCE_MAX,
+    IGNIS_REDUCE_MIN,
+    IGNIS_REDUCE_ANY, /* whether one is true */
+    IGNIS_REDUCE_ALL,
+    IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
+    IGNIS_REDUCE_ARGMIN,
+    IGNIS_REDUCE_COUNT
+} ignis_reducer;
+
+/*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
+    ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
+    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has more elements:
+    dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in ignis_array_map; sums are in f32 (f64
+    in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over the formula;
+    max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
+
 /*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula.
     Returns: something that stands for it among arrays, until the thread has made 64 more.
@@ -1731,6 +1758,27 @@ typedef struct ignis_inputs {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
+
+typedef struct ignis_reduce_desc {
+    int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
+    int dim_count;            /* (0: all are) */
+    bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
+} ignis_reduce_desc;
+
+/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the largest, ...
+    of all, or along dimensions
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64, sums of
+    comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest
+    number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    sum and mean have a gradient. prod, max and min have none yet: there no input may require one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing; argmax or argmin
+    along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc);
 
 /*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
@@ -10276,7 +10324,8 @@ enum { IGNIS__MAP_UNUSED, IGNIS__MAP_LINEAR, IGNIS__MAP_ONE, IGNIS__MAP_VALUE, I
 typedef struct ignis__map_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
-    uint8_t rank, pack, packs_per_thread, whole, wide, half;
+    uint16_t reduced; /* bits of results */
+    uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
     uint8_t dtype[IGNIS_MAX_INPUTS + 1], kind[IGNIS_MAX_INPUTS + 1], out[IGNIS_MAX_INPUTS];
     uint8_t outs;
 } ignis__map_spec;
@@ -10285,7 +10334,7 @@ typedef struct ignis__map_kernel {
     ignis__map_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function;
+    void *function, *finish; /* null where nothing is reduced */
     struct ignis__map_kernel *next;
 } ignis__map_kernel;
 
@@ -10627,222 +10676,459 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint
     return true;
 }
 
-/*  The coordinates of an element, or of a pack, out of its index. */
-IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_text *t, const ignis__map_spec *spec, int words, const char *index)
+/*  What a kernel does with the elements: each is a result; or they are reduced, along rows of packs that threads share, or down columns of packs. */
+enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
+
+/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b become one, each
+    a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+static const struct {
+    const char *name, *none, *none_integer, *fold;
+    bool place;
+} ignis__map_reductions[] = {
+    {"", "", "", "", false},
+    {"sum", "0", "0", "a.v + b.v", false},
+    {"mean", "0", "0", "a.v + b.v", false},
+    {"prod", "1", "1", "a.v * b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"any", "0", "0", "a.v != 0 || b.v != 0", false},
+    {"all", "1", "1", "a.v != 0 && b.v != 0", false},
+    {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
+    {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
+};
+
+/*  A kernel's text under way, and where the words of its parameter are. */
+typedef struct ignis__map_writer {
+    ignis__map_text text;
+    const ignis__formula *formula;
+    const ignis__map_spec *spec;
+    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1]; /* of each input */
+    int packs;                                                      /* how many whole packs there are, and elements behind the last */
+    int dims;                                                       /* size and magic numbers of each dimension but the first */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; then the factor */
+    int words;
+    bool spreads;     /* some inputs are rows or columns */
+    const char *type; /* of f's results */
+} ignis__map_writer;
+
+static void ignis__map_words(ignis__map_writer *w)
 {
-    int d;
-    ignis__map_add(t, "u32 q = %s;", index);
-    for (d = spec->rank - 1; d > 0; d--)
-        ignis__map_add(t, " const u32 h%d = quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d, words + 3 * d - 2,
-                       words + 3 * d - 1, d, d, words + 3 * d - 3, d);
-    ignis__map_add(t, " const u32 c0 = q;");
+    const ignis__map_spec *spec = w->spec;
+    int i, at = spec->outs, count = w->formula->count;
+    for (i = 0; i <= count; i++) {
+        w->input[i] = at;
+        at += spec->kind[i] != IGNIS__MAP_UNUSED;
+        w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+    }
+    w->packs = at;
+    w->dims = at += 2;
+    at += 3 * (spec->rank - 1);
+    for (i = 0; i <= count; i++) {
+        w->strides[i] = at;
+        at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
+    }
+    w->shared = at;
+    w->words = at + (spec->mode || spec->needed ? 7 : 0);
+}
+
+static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
+
+/*  The coordinates of an element, or of a pack, out of its index. */
+IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
+{
+    int d, dims = w->dims;
+    ignis__map_add(&w->text, "u32 q = %s;", index);
+    for (d = w->spec->rank - 1; d > 0; d--)
+        ignis__map_add(&w->text, " const u32 h%d = quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+                       dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+    ignis__map_add(&w->text, " const u32 c0 = q;");
 }
 
 /*  Where an input's element or pack of the coordinates is. */
-IGNIS__COLD static void ignis__map_add_place(ignis__map_text *t, const ignis__map_spec *spec, int input, int word, int strides, int pack)
+IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, int pack)
 {
+    const ignis__map_spec *spec = w->spec;
     int d;
-    ignis__map_add(t, "(const char *)p.w[%d] + (", word);
-    for (d = 0; d < spec->rank; d++)
-        if (d < spec->rank - 1)
-            ignis__map_add(t, "c%d*(i64)p.w[%d] + ", d, strides + d);
-        else
-            ignis__map_add(t, spec->kind[input] == IGNIS__MAP_ROW ? "(i64)c%d*%d)" : "0*(i64)c%d*%d)", d, pack);
-    ignis__map_add(t, "*%d", ignis__dtypes[spec->dtype[input]].size);
+    ignis__map_add(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
+    for (d = 0; d < spec->rank - 1; d++)
+        ignis__map_add(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
+    if (spec->kind[input] == IGNIS__MAP_ROW)
+        ignis__map_add(&w->text, " + (i64)c%d*%d", d, pack);
+    ignis__map_add(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
 }
 
-/*  A call of f with the inputs' elements, each by its kind's text; of a single element where `one`. */
-IGNIS__COLD static void ignis__map_add_call(ignis__map_text *t, const ignis__map_spec *spec, int count, bool one)
+/*  A call of f with the inputs' elements: those of a pack, or single ones. */
+IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
 {
-    int i;
-    ignis__map_add(t, "f(");
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    ignis__map_add(&w->text, "f(");
     for (i = 0; i <= count; i++) {
-        const char *dtype = ignis__dtypes[spec->dtype[i]].name;
-        bool pack = spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole);
         if (spec->kind[i] == IGNIS__MAP_UNUSED)
             continue;
         if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
-            ignis__map_add(t, "s%d, ", i);
-        else if (pack)
-            ignis__map_add(t, "GET_%s(w%d[u], e), ", dtype, i);
+            ignis__map_add(&w->text, "s%d", i);
+        else if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
+            ignis__map_add(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
         else
-            ignis__map_add(t, spec->whole ? "s%d[u], " : "s%d[u][e], ", i);
+            ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+        ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
-/*  Stores a pack of n results of each array; their names are y%d[], or y%d where n is 1 and `one`. */
-IGNIS__COLD static void ignis__map_add_stores(ignis__map_text *t, const ignis__map_spec *spec, int n, bool one, const char *index)
+/*  Stores a pack of n elements of result k: y[], or y where it is one. */
+IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n, bool one, const char *index)
 {
-    int k, e;
-    for (k = 0; k < spec->outs; k++) {
-        const char *dtype = ignis__dtypes[spec->out[k]].name;
-        int size = ignis__dtypes[spec->out[k]].size, words = n * size / 4 ? n * size / 4 : 1;
-        bool half = spec->out[k] == IGNIS_F16 || spec->out[k] == IGNIS_BF16;
-        ignis__map_add(t, "            { u32 o[%d]%s;", words, spec->out[k] == IGNIS_U8 ? " = {}" : "");
-        for (e = 0; e < n; e += 1 + half) {
-            ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", half ? "TWO" : "SET", dtype, e, k, e);
-            if (half && n > 1)
-                ignis__map_add(t, ", y%d[%d]", k, e + 1);
-            ignis__map_add(t, half && n == 1 ? ", 0.f);" : ");");
-        }
-        ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)%s*%d, o); }\n", n * size, k, index, n * size);
+    ignis__map_text *t = &w->text;
+    int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
+    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    ignis__map_add(t, "            { u32 o[%d]%s;", words, dtype == IGNIS_U8 ? " = {}" : "");
+    for (e = 0; e < n; e += 1 + half) {
+        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", half ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        if (half && n > 1)
+            ignis__map_add(t, ", y%d[%d]", k, e + 1);
+        ignis__map_add(t, half && n == 1 ? ", 0.f);" : ");");
     }
+    ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
 
-/*  The words of a kernel's parameter, in this order: the results' addresses; for each input that is used its address, or the bits of the value; the
-    number of whole packs, and of elements behind the last; size and magic numbers of each dimension but the first; the strides of inputs that
-    are rows or columns. Returns how many; places: those of the inputs, and of their strides. */
-static int ignis__map_words(const ignis__map_spec *spec, int count, int *input, int *packs, int *strides)
+/*  f, which computes the results of an element, and what stands before it. */
+IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
 {
-    int words = spec->outs, i;
-    for (i = 0; i <= count; i++) {
-        input[i] = words;
-        words += spec->kind[i] != IGNIS__MAP_UNUSED;
-    }
-    *packs = words;
-    words += 2 + 3 * (spec->rank - 1);
-    for (i = 0; i <= count; i++) {
-        strides[i] = words;
-        words += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
-    }
-    return words;
-}
-
-/*  The text of a kernel that gives every element of its results from those of its inputs. */
-IGNIS__COLD static bool ignis__map_write(ignis__map_text *t, const ignis__formula *formula, const ignis__map_spec *spec)
-{
-    static const char unroll[] = "#pragma unroll\n";
-    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1], packs, words, i, k = 0, count = formula->count;
-    int n = spec->pack, per = spec->packs_per_thread, threads = IGNIS__MAP_THREADS;
-    bool far = false, wide_result = spec->needed || formula->term[formula->result].type == 'w';
-    char element[32];
+    const ignis__formula *formula = w->formula;
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, k = 0, count = formula->count;
     ignis__map_lines lines;
-    memset(t, 0, sizeof *t);
-    if (!ignis__map_lines_write(&lines, formula, spec->needed)) {
-        ignis__map_lines_free(&lines);
-        return false;
-    }
-    snprintf(element, sizeof element, "at*%du + e", n);
-    words = ignis__map_words(spec, count, input, &packs, strides);
+    bool ok = ignis__map_lines_write(&lines, formula, spec->needed);
     ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nDI void f(", spec->wide ? "double\n#define IGNIS_WIDE" : "float",
                    spec->half ? "#define IGNIS_HALF\n" : "");
-    for (i = 0; i <= count; i++) {
-        const char *type = spec->dtype[i] == IGNIS_I64 ? "i64" : spec->dtype[i] == IGNIS_I32 || spec->dtype[i] == IGNIS_U8 ? "int" : "W";
+    for (i = 0; i <= count; i++)
         if (spec->kind[i] != IGNIS__MAP_UNUSED)
-            ignis__map_add(t, "const %s x%d, ", type, i);
-        far = far || spec->kind[i] >= IGNIS__MAP_ROW;
-    }
+            ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "%s &y%d%s", wide_result ? "W" : "i64", i, i + 1 < spec->outs ? ", " : ")\n{\n");
+        ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
-    if (spec->needed) {
-        for (i = 0; i < count; i++) {
-            int partial = lines.partial[formula->result * count + i];
-            if (!(spec->needed >> i & 1))
-                continue;
-            if (partial > 1)
-                ignis__map_add(t, "    y%d = d%d_%d*x%d;\n", k++, partial - 2, i, count);
-            else
-                ignis__map_add(t, partial ? "    y%d = x%d;\n" : "    y%d = 0;\n", k++, count);
-        }
-        lines.text.length = 0;
-    } else {
-        lines.text.length = 0;
+    lines.text.length = 0;
+    for (i = 0; i < count && ok && spec->needed; i++) {
+        int partial = lines.partial[formula->result * count + i];
+        if (!(spec->needed >> i & 1))
+            continue;
+        if (partial > 1)
+            ignis__map_add(t, "    y%d = d%d_%d*x%d;\n", k, partial - 2, i, count);
+        else
+            ignis__map_add(t, partial ? "    y%d = x%d;\n" : "    y%d = 0;\n", k, count);
+        k++;
+    }
+    if (ok && !spec->needed) {
         ignis__map_add_term(&lines, formula->result);
         ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
     }
-    ignis__map_add(t, "}\nstruct P { u64 w[%d]; };\nextern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", words, threads);
-    ignis__map_add(t, "    const u32 base = blockIdx.x*%du + threadIdx.x, full = (u32)p.w[%d], rest = (u32)p.w[%d];\n", threads * per,
-                   packs, packs + 1);
-    for (i = 0; i <= count; i++) {
-        const char *dtype = ignis__dtypes[spec->dtype[i]].name;
-        int size = ignis__dtypes[spec->dtype[i]].size;
-        const char *type = spec->dtype[i] == IGNIS_I64 ? "i64" : spec->dtype[i] >= IGNIS_I32 ? "int" : "W";
-        bool pack = spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole);
-        if (spec->kind[i] == IGNIS__MAP_UNUSED)
-            continue;
+    ignis__map_add(t, "}\nstruct P { u64 w[%d]; };\n", w->words);
+    ok = ok && !lines.text.failed;
+    ignis__map_lines_free(&lines);
+    return ok;
+}
+
+/*  What all packs share: values, and arrays of one element. */
+IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    for (i = 0; i <= count; i++)
         if (spec->kind[i] == IGNIS__MAP_VALUE)
-            ignis__map_add(t, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, input[i]);
+            ignis__map_add(&w->text, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, w->input[i]);
         else if (spec->kind[i] == IGNIS__MAP_ONE)
-            ignis__map_add(t, "    const %s s%d = ONE_%s(p.w[%d]);\n", type, i, dtype, input[i]);
-        else if (pack)
+            ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
+                           ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+    if (spec->mode || spec->needed)
+        ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
+}
+
+/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block of a pack, with
+    y[] for each result, in the braces of a loop over u and of an if. */
+IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
+    char element[32], loop[400];
+    for (i = 0; i <= count; i++) {
+        int size = ignis__dtypes[spec->dtype[i]].size;
+        if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
             ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
-        else if (spec->whole)
-            ignis__map_add(t, "    %s s%d[%d];\n", type, i, per);
-        else
-            ignis__map_add(t, "    %s s%d[%d][%d];\n", type, i, per, n);
+        else if (spec->kind[i] >= IGNIS__MAP_ROW)
+            ignis__map_add(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__map_type(spec->dtype[i]), i, per, n);
     }
-    ignis__map_add(t, "%s    for (int u = 0; u < %d; u++) {\n        const u32 at = base + u*%du;\n        if (at < full) {\n", unroll, per,
-                   threads);
+    snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
+             per, there, at);
+    snprintf(element, sizeof element, "at*%du + e", n);
+    ignis__map_add(t, "%s", loop);
     for (i = 0; i <= count; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__MAP_LINEAR)
-            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, input[i], bytes);
+            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
     }
-    if (far && !spec->whole)
-        ignis__map_add(t, "%s            for (int e = 0; e < %d; e++) {\n", unroll, n);
-    if (far)
-        ignis__map_add_coordinates(t, spec, packs + 2, spec->whole ? "at" : element);
+    if (w->spreads && !spec->whole)
+        ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, spec->whole ? "at" : element);
     for (i = 0; i <= count; i++) {
-        bool row = spec->kind[i] == IGNIS__MAP_ROW && spec->whole;
         if (spec->kind[i] < IGNIS__MAP_ROW)
             continue;
-        if (row)
+        if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
             ignis__map_add(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
             ignis__map_add(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
-        ignis__map_add_place(t, spec, i, input[i], strides[i], spec->whole ? n : 1);
+        ignis__map_add_place(w, i, spec->whole ? n : 1);
         ignis__map_add(t, ");");
     }
-    ignis__map_add(t, "%s\n        }\n    }\n%s    for (int u = 0; u < %d; u++) {\n        const u32 at = base + u*%du;\n",
-                   far && !spec->whole ? " }" : "", unroll, per, threads);
-    ignis__map_add(t, "        if (at < full) {\n");
+    ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "            %s y%d[%d];\n", wide_result ? "W" : "i64", i, n);
-    ignis__map_add(t, "%s            for (int e = 0; e < %d; e++) ", unroll, n);
-    ignis__map_add_call(t, spec, count, false);
+        ignis__map_add(t, "            %s y%d[%d];\n", w->type, i, n);
+    ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__map_add_call(w, false);
     ignis__map_add(t, "\n");
-    ignis__map_add_stores(t, spec, n, false, "at");
-    ignis__map_add(t, "        }\n    }\n");
-    if (n > 1 && !(far && spec->whole)) { /* the elements behind the last whole pack */
-        ignis__map_add(t, "    if (base < rest) {\n        const u32 at = full*%du + base;\n        ", n);
-        if (far)
-            ignis__map_add_coordinates(t, spec, packs + 2, "at");
-        for (i = 0; i <= count; i++) {
-            const char *type = spec->dtype[i] == IGNIS_I64 ? "i64" : spec->dtype[i] >= IGNIS_I32 ? "int" : "W";
-            if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
-                continue;
-            ignis__map_add(t, "\n        const %s s%d = ONE_%s(", type, i, ignis__dtypes[spec->dtype[i]].name);
-            if (spec->kind[i] == IGNIS__MAP_LINEAR)
-                ignis__map_add(t, "(const char *)p.w[%d] + ((u64)full*%du + base)*%d", input[i], n, ignis__dtypes[spec->dtype[i]].size);
-            else
-                ignis__map_add_place(t, spec, i, input[i], strides[i], 1);
-            ignis__map_add(t, ");");
-        }
-        for (i = 0; i < spec->outs; i++)
-            ignis__map_add(t, "\n        %s y%d;", wide_result ? "W" : "i64", i);
-        ignis__map_add(t, "\n        ");
-        ignis__map_add_call(t, spec, count, true);
-        ignis__map_add(t, "\n");
-        ignis__map_add_stores(t, spec, 1, true, "at");
-        ignis__map_add(t, "    }\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, n, false, "at");
+}
+
+/*  Loads the element behind the last whole pack that is the thread's, and computes. */
+IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *thread)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, count = w->formula->count;
+    ignis__map_add(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1, w->packs,
+                   spec->pack, thread);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, "(u32)at");
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
+            continue;
+        ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
+        if (spec->kind[i] == IGNIS__MAP_LINEAR)
+            ignis__map_add(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+        else
+            ignis__map_add_place(w, i, 1);
+        ignis__map_add(t, ");");
+    }
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "\n        %s y%d;", w->type, i);
+    ignis__map_add(t, "\n        ");
+    ignis__map_add_call(w, true);
+    ignis__map_add(t, "\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, 1, true, "at");
+}
+
+/*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+{
+    bool place = ignis__map_reductions[w->spec->reduction].place;
+    if (parts)
+        ignis__map_add(&w->text, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5,
+                       k, w->shared + 4, at, state);
+    if (place)
+        ignis__map_add(&w->text, "        { const i64 y%d = %s.i;\n", k, state);
+    else
+        ignis__map_add(&w->text, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
+                       w->spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+    ignis__map_add_store(w, k, 1, true, at);
+    ignis__map_add(&w->text, "        }\n");
+}
+
+/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. */
+IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int reduction = spec->reduction, k;
+    bool place = ignis__map_reductions[reduction].place;
+    const char *none = strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer;
+    ignis__map_add(t, "struct S { %s v;%s };\nDI S none() { S s; s.v = %s;%s return s; }\n", w->type, place ? " i64 i;" : "", none,
+                   place ? " s.i = 0x7fffffffffffffffLL;" : "");
+    if (place) /* of equals the first; none is behind all */
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { return a.i == none().i ? b : b.i == none().i ? a : a.v == b.v || (a.v != a.v && "
+                       "b.v != b.v) ? "
+                       "(a.i < b.i ? a : b) : %s ? a : b; }\n",
+                       ignis__map_reductions[reduction].fold);
+    else
+        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", ignis__map_reductions[reduction].fold);
+    ignis__map_add(
+        t,
+        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S other;\n"
+        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, other);\n    }\n"
+        "    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
+        "    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads / 32; i++) s = fold(s, shared[i]);\n"
+        "    return s;\n}\n",
+        place ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    ignis__map_add(t,
+                   "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
+                   "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
+                   w->shared + 2, w->shared + 6);
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(
+            t,
+            "    s = none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+            "        s = fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = together(s, 128, shared);\n"
+            "    if (threadIdx.x == 0)\n",
+            w->shared + 5, k, w->shared + 4);
+        ignis__map_add_result(w, k, "s", "blockIdx.x", false);
     }
     ignis__map_add(t, "}\n");
-    t->failed = t->failed || lines.text.failed;
-    ignis__map_lines_free(&lines);
-    return !t->failed;
+}
+
+/*  A kernel that reduces rows: a team of threads does a part of one. */
+IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, e, team = spec->team;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60], thread[40];
+    snprintf(there, sizeof there, "first + u*%du < end", team);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(
+        t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
+        IGNIS__MAP_THREADS / team, team, team);
+    ignis__map_add(t, "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
+                   w->shared + 4);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d = none();\n", k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
+                   team * spec->packs_per_thread);
+    snprintf(thread, sizeof thread, "start + first + u*%du", team);
+    ignis__map_add_packs(w, there, thread);
+    for (k = 0; k < spec->outs; k++)
+        for (e = 0; e < spec->pack && (spec->reduced >> k & 1); e++)
+            ignis__map_add(t,
+                           place ? "            { S s; s.v = y%d[%d]; a%d = fold(a%d, (s.i = (i64)(first + u*%du)*%d + %d, s)); }\n"
+                                 : "            { S s; s.v = y%d[%d]; a%d = fold(a%d, s); }\n",
+                           k, e, k, k, team, spec->pack, e);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    if (!w->spreads && spec->pack > 1) {
+        ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+        for (k = 0; k < spec->outs; k++)
+            if (spec->reduced >> k & 1)
+                ignis__map_add(t, "        { S s; s.v = y%d; %sa%d = fold(a%d, s); }\n", k, place ? "s.i = (i64)at; " : "", k, k);
+        ignis__map_add(t, "    }\n");
+    }
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        snprintf(thread, sizeof thread, "a%d", k);
+        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
+IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, n = spec->pack, x = spec->team, y = 256 / x;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60];
+    snprintf(there, sizeof there, "row + u*%du < end", y);
+    ignis__map_add(t,
+                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
+                   "length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
+    ignis__map_add(t,
+                   "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
+    ignis__map_add(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = none();\n", k, n, n, k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
+    {
+        char at[80];
+        snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
+        ignis__map_add_packs(w, there, at);
+    }
+    for (k = 0; k < spec->outs; k++)
+        if (spec->reduced >> k & 1)
+            ignis__map_add(
+                t,
+                place ? "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], (s.i = row + "
+                        "u*%du, s)); }\n"
+                      : "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], s); }\n",
+                n, k, k, k, y);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t,
+                       "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
+                       "__syncthreads();\n",
+                       n, n, k);
+        ignis__map_add(t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n",
+                       x * n, x * n, n);
+        ignis__map_add(t,
+                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
+                       "(u64)group*packs*%d + tile*%du + c;\n",
+                       y, n, x * n);
+        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
+IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    ignis__map_text *t = &w->text;
+    int threads = spec->mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+    bool ok;
+    memset(w, 0, sizeof *w);
+    w->formula = formula;
+    w->spec = spec;
+    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || formula->term[formula->result].type == 'w' ? "W" : "i64";
+    ignis__map_words(w);
+    ok = ignis__map_add_function(w);
+    if (spec->mode)
+        ignis__map_add_folding(w);
+    ignis__map_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
+    ignis__map_add_constants(w);
+    if (spec->mode == IGNIS__MAP_ROWS) {
+        ignis__map_add_rows(w);
+    } else if (spec->mode == IGNIS__MAP_COLUMNS) {
+        ignis__map_add_columns(w);
+    } else {
+        char there[60], at[40];
+        snprintf(at, sizeof at, "base + u*%du", threads);
+        snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
+        ignis__map_add(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
+        ignis__map_add_packs(w, there, at);
+        ignis__map_add(t, "        }\n    }\n");
+        if (spec->pack > 1 && !(w->spreads && spec->whole)) {
+            ignis__map_add_rest(w, "base");
+            ignis__map_add(t, "    }\n");
+        }
+    }
+    ignis__map_add(t, "}\n");
+    return ok && !t->failed;
 }
 
 /* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
 
-/*  The function of a kernel on a device that is entered; null on failure. */
-static void *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula, const ignis__map_spec *spec)
+/*  A kernel on a device that is entered; null on failure. */
+static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                const ignis__map_spec *spec)
 {
     static const char *const options[] = {"-w", "-ftz=true"};
     ignis__map_kernel *kernel;
-    ignis__map_text text;
+    ignis__map_writer writer;
     ignis__program program;
     ignis__mutex_lock(&ignis__formulas.lock);
     for (kernel = formula->kernels; kernel; kernel = kernel->next)
@@ -10850,11 +11136,11 @@ static void *ignis__map_kernel_get(const char *call, ignis__device *device, igni
             break;
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (kernel)
-        return kernel->function;
+        return kernel;
     kernel = (ignis__map_kernel *)ignis__alloc(sizeof *kernel);
-    if (!kernel || !ignis__map_write(&text, formula, spec)) {
+    if (!kernel || !ignis__map_write(&writer, formula, spec)) {
         if (kernel)
-            ignis__free(text.data);
+            ignis__free(writer.text.data);
         ignis__free(kernel);
         ignis__fail_host_memory(call, 1);
         return NULL;
@@ -10863,24 +11149,25 @@ static void *ignis__map_kernel_get(const char *call, ignis__device *device, igni
     kernel->spec = *spec;
     kernel->device = device;
     memset(&program, 0, sizeof program);
-    program.source = text.data;
+    program.source = writer.text.data;
     program.name = "formula.cu";
     program.options = options;
     program.option_count = spec->half ? 2 : 1;
     if (!ignis__module_make(call, device, &program, &kernel->module) ||
-        !ignis__function_get(call, device, &kernel->module, "k", &kernel->function)) {
+        !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
+        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
         ignis__module_unload(&kernel->module);
         ignis__free(kernel);
         kernel = NULL;
     }
-    ignis__free(text.data);
+    ignis__free(writer.text.data);
     if (!kernel)
         return NULL;
     ignis__mutex_lock(&ignis__formulas.lock); /* two threads may make the same one; both stay, the newer is found */
     kernel->next = formula->kernels;
     formula->kernels = kernel;
     ignis__mutex_unlock(&ignis__formulas.lock);
-    return kernel->function;
+    return kernel;
 }
 
 /*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
@@ -10921,6 +11208,10 @@ typedef struct ignis__map_run {
     ignis__address address[IGNIS_MAX_INPUTS + 1];
     double value[IGNIS_MAX_INPUTS];
     uint32_t used, needed; /* bits of inputs */
+    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    ignis_reducer reduction;
+    const ignis_shape *to_shape;
+    double factor; /* of a mean, or of the gradient that comes in */
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
@@ -10959,25 +11250,66 @@ static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stri
     return rank;
 }
 
-/*  Runs the kernel of a formula on the current stream. */
+/*  How the elements of a shape are reduced to those of another, which spreads over it: the dimensions before, of, and behind those that are reduced. False: these
+    are not neighbours. */
+static bool ignis__map_group(const ignis_shape *shape, const ignis_shape *reduced, int64_t *outer, int64_t *n, int64_t *inner)
+{
+    int d, lacking = shape->ndim - reduced->ndim;
+    *outer = *n = *inner = 1;
+    for (d = 0; d < shape->ndim; d++) {
+        int64_t dim = shape->dim[d];
+        bool is = dim != (d < lacking ? 1 : reduced->dim[d - lacking]);
+        if (is && *inner > 1)
+            return false;
+        *(is ? n : *n > 1 ? inner : outer) *= dim;
+    }
+    return true;
+}
+
+/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+{
+    int pack, i, count = run->formula->count;
+    for (pack = 16 / widest; pack > 1; pack /= 2) {
+        ignis__address bits = (ignis__address)(multiple % pack);
+        for (i = 0; i < run->outs; i++)
+            if (!(run->reduced >> i & 1))
+                bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
+        for (i = 0; i <= count; i++)
+            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+                bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
+        if (!bits)
+            break;
+    }
+    return pack;
+}
+
+/*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 2][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full;
-    uint64_t words[IGNIS_MAX_INPUTS + IGNIS_MAX_INPUTS + 1 + 2 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 1) * IGNIS_MAX_DIMS];
-    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1], packs, count = run->formula->count, rank, widest = 1, linear = 0, i, d,
-                                                                           k;
+    int64_t stride[IGNIS_MAX_INPUTS + 3][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
+                                                                               blocks;
+    uint64_t words[IGNIS_MAX_INPUTS + IGNIS_MAX_INPUTS + 1 + 9 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 1) * IGNIS_MAX_DIMS], shared[7];
+    int count = run->formula->count, rank, widest = 1, linear = 0, i, d;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
-    bool far = false;
-    void *params[1], *function;
+    bool ok, one_row;
+    const ignis__map_kernel *kernel;
+    ignis__block *memory = NULL;
+    ignis__map_writer w;
     ignis__map_spec spec;
+    void *params[1];
     memset(&spec, 0, sizeof spec);
+    memset(&w, 0, sizeof w);
+    memset(stride, 0, sizeof stride);
     for (i = 0; i <= count; i++)
         if (run->used >> i & 1 && run->input[i])
             ignis__map_strides(&run->shape, run->input[i], stride[i]);
-        else
-            memset(stride[i], 0, sizeof stride[i]);
     ignis__map_strides(&run->shape, &run->shape, stride[count + 1]);
-    rank = ignis__map_collapse(&run->shape, count + 2, stride, dim);
+    if (run->reduced) {
+        ignis__map_strides(&run->shape, run->to_shape, stride[count + 2]);
+        ignis__map_group(&run->shape, run->to_shape, &outer, &n, &inner);
+    }
+    rank = ignis__map_collapse(&run->shape, count + 2 + (run->reduced != 0), stride, dim);
     if (rank == 0) { /* a single element */
         rank = 1;
         dim[0] = 1;
@@ -10990,12 +11322,21 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         return true;
     spec.needed = (uint16_t)run->needed;
     spec.outs = (uint8_t)run->outs;
+    spec.reduced = (uint16_t)run->reduced;
+    spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
+    spec.mode = (uint8_t)(!run->reduced ? IGNIS__MAP_EACH : inner == 1 && n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS);
+    if (spec.mode == IGNIS__MAP_COLUMNS && n == 1) { /* nothing is folded: all are columns of one row */
+        inner = outer * inner;
+        outer = 1;
+    }
     spec.half = true;
     for (i = 0; i < run->outs; i++) {
+        int size = ignis__dtypes[run->out[i]].size;
         spec.out[i] = (uint8_t)run->out[i];
-        spec.half = spec.half && ignis__dtypes[run->out[i]].size == 2;
+        spec.half = spec.half && size == 2;
         spec.wide = spec.wide || run->out[i] == IGNIS_F64;
-        widest = ignis__dtypes[run->out[i]].size > widest ? ignis__dtypes[run->out[i]].size : widest;
+        if (!(run->reduced >> i & 1))
+            widest = size > widest ? size : widest;
     }
     for (i = 0; i <= count; i++) {
         bool one = true, same = true;
@@ -11012,56 +11353,174 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         spec.dtype[i] = (uint8_t)run->dtype[i];
         spec.wide = spec.wide || run->dtype[i] == IGNIS_F64;
         linear += same;
-        far = far || spec.kind[i] >= IGNIS__MAP_ROW;
+        w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
         if (!one && stride[i][rank - 1])
             widest = size > widest ? size : widest;
     }
-    for (spec.pack = (uint8_t)(16 / widest); spec.pack > 1; spec.pack /= 2) { /* as far as all are aligned */
-        ignis__address bits = 0;
-        for (i = 0; i < run->outs; i++)
-            bits |= run->to[i] & (ignis__address)(spec.pack * ignis__dtypes[run->out[i]].size - 1);
-        for (i = 0; i <= count; i++)
-            if (spec.kind[i] == IGNIS__MAP_LINEAR || spec.kind[i] == IGNIS__MAP_ROW)
-                bits |= run->address[i] & (ignis__address)(spec.pack * ignis__dtypes[run->dtype[i]].size - 1);
-        if (!bits)
-            break;
-    }
+    one_row = spec.mode == IGNIS__MAP_ROWS && outer == 1 && !w.spreads;
     spec.half = spec.half && !spec.wide;
-    spec.rank = (uint8_t)(far ? rank : 1);
-    spec.whole = !far || dim[rank - 1] % spec.pack == 0;
-    spec.packs_per_thread = linear == 1 ? 2 : 1;
+    spec.pack = (uint8_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint8_t)(w.spreads ? rank : 1);
+    spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
+    spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
     full = numel / spec.pack;
-    if ((far && !spec.whole ? numel : full) > INT32_MAX - 4096) {
+    if ((w.spreads && !spec.whole ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
     memset(words, 0, sizeof words);
-    ignis__map_words(&spec, count, input, &packs, strides);
-    for (k = 0; k < run->outs; k++)
-        words[k] = run->to[k];
-    words[packs] = (uint64_t)full;
-    words[packs + 1] = (uint64_t)(numel % spec.pack);
+    memset(shared, 0, sizeof shared);
+    if (spec.mode == IGNIS__MAP_ROWS) {
+        int64_t packs = n / spec.pack;
+        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs, 1024));
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
+        parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
+        shared[4] = (uint64_t)outer;
+        blocks = ignis__ceil_div(outer * parts, IGNIS__MAP_THREADS / spec.team);
+    } else if (spec.mode == IGNIS__MAP_COLUMNS) {
+        int64_t packs = inner / spec.pack, tiles;
+        for (spec.team = 1; spec.team < packs && spec.team < 32;)
+            spec.team = (uint8_t)(2 * spec.team);
+        tiles = ignis__ceil_div(packs, spec.team);
+        parts = ignis__clamp(8 * (int64_t)work->device->info.multiprocessors / (outer * tiles), 1, ignis__ceil_div(n * spec.team, 1024));
+        shared[0] = (uint64_t)n;
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(n, parts);
+        parts = ignis__ceil_div(n, (int64_t)shared[3]);
+        shared[4] = (uint64_t)(outer * inner);
+        blocks = outer * tiles * parts;
+        block[0] = 256;
+    }
+    if (blocks > INT32_MAX) {
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
+        return false;
+    }
+    if (parts > 1) {
+        memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
+        if (!memory)
+            return false;
+        shared[5] = memory->address;
+    }
+    shared[2] = (uint64_t)parts;
+    memcpy(&shared[6], &run->factor, sizeof shared[6]);
+    w.formula = run->formula;
+    w.spec = &spec;
+    ignis__map_words(&w);
+    if (spec.mode || spec.needed)
+        memcpy(words + w.shared, shared, sizeof shared);
+    for (i = 0; i < run->outs; i++)
+        words[i] = run->to[i];
+    words[w.packs] = (uint64_t)full;
+    words[w.packs + 1] = (uint64_t)(numel % spec.pack);
     for (d = 1; d < spec.rank; d++) {
         uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1), shift = 0;
         while (((uint64_t)1 << shift) < divisor)
             shift++;
-        words[packs + 3 * d - 1] = divisor;
-        words[packs + 3 * d] = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - divisor)) / divisor + 1;
-        words[packs + 3 * d + 1] = shift;
+        words[w.dims + 3 * d - 3] = divisor;
+        words[w.dims + 3 * d - 2] = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - divisor)) / divisor + 1;
+        words[w.dims + 3 * d - 1] = shift;
     }
     for (i = 0; i <= count; i++) {
         if (spec.kind[i] == IGNIS__MAP_VALUE)
-            memcpy(&words[input[i]], &run->value[i], sizeof words[0]);
+            memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
         else if (spec.kind[i] != IGNIS__MAP_UNUSED)
-            words[input[i]] = run->address[i];
+            words[w.input[i]] = run->address[i];
         for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
-            words[strides[i] + d] = (uint64_t)stride[i][d];
+            words[w.strides[i] + d] = (uint64_t)stride[i][d];
     }
-    function = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
     params[0] = words;
-    full = full > numel % spec.pack ? full : numel % spec.pack;
-    grid[0] = (unsigned)ignis__ceil_div(full, IGNIS__MAP_THREADS * spec.packs_per_thread);
-    return function && ignis__launch(work, function, grid, block, 0, params);
+    grid[0] = (unsigned)blocks;
+    ok = kernel && ignis__launch(work, kernel->function, grid, block, 0, params);
+    if (memory && ok) {
+        grid[0] = (unsigned)shared[4];
+        block[0] = 128;
+        ok = ignis__launch(work, kernel->finish, grid, block, 0, params);
+    }
+    if (memory)
+        ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+/*  Runs the kernel of a formula whose result is reduced, in steps where the reduced dimensions are no neighbours: the last ones first, the others of
+    what that gives. */
+static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
+{
+    int64_t outer, n, inner, numel = 1;
+    ignis_shape shape = run->shape;
+    const ignis_shape *to_shape = run->to_shape;
+    ignis__map_run last;
+    ignis__block *memory;
+    int d, lacking = shape.ndim - to_shape->ndim;
+    bool found = false, ok;
+    if (ignis__map_group(&run->shape, to_shape, &outer, &n, &inner))
+        return ignis__map_launch(work, run);
+    if (ignis__map_reductions[run->reduction].place) {
+        ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "%s is along all dimensions, or such that are neighbours",
+                    ignis__map_reductions[run->reduction].name);
+        return false;
+    }
+    for (d = shape.ndim - 1; d >= 0; d--) {
+        bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
+        if (found && !is && shape.dim[d] > 1)
+            break;
+        found = found || is;
+        if (is)
+            shape.dim[d] = 1;
+    }
+    for (d = 0; d < shape.ndim; d++)
+        numel *= shape.dim[d];
+    last = *run;
+    memset(last.input, 0, sizeof last.input);
+    last.shape = shape;
+    last.input[0] = &shape;
+    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN ? IGNIS_I64 : IGNIS_F32;
+    for (d = 0; d < run->formula->count; d++)
+        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last.dtype[0] == IGNIS_F32)
+            last.dtype[0] = IGNIS_F64;
+    last.used = 1;
+    last.formula = ignis__formula_get(work->call, "x", "x", 1, last.dtype[0] == IGNIS_I64);
+    memory = last.formula ? ignis__memory_take(work->call, work->device, work->stream, numel * 8) : NULL;
+    if (!memory)
+        return false;
+    last.address[0] = run->to[0] = memory->address;
+    run->to_shape = &shape;
+    run->out[0] = last.dtype[0];
+    run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
+    ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
+    ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+IGNIS__MAYBE_UNUSED static double ignis__nan(void)
+{
+    static const uint64_t bits = 0x7FF8000000000000u;
+    double nan_value;
+    memcpy(&nan_value, &bits, sizeof nan_value);
+    return nan_value;
+}
+
+/*  What a reduction of no elements gives; false, and reported, where that is nothing. */
+static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
+{
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+        return false;
+    }
+    *value = reducer == IGNIS_REDUCE_MEAN ? ignis__nan() : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
+    return true;
+}
+
+static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
+{
+    if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _ARGMIN are 1 to %d", (int)reducer,
+                (int)IGNIS_REDUCE_COUNT - 1);
+    return false;
 }
 
 /*  The shape that arrays of several spread over, by NumPy's rules. */
@@ -11186,6 +11645,7 @@ static bool ignis__map_prepare(const char *call, const char *formula, const char
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
     run->used = ((uint32_t)1 << count) - 1;
+    run->factor = 1;
     return true;
 }
 
@@ -11270,6 +11730,51 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
     for (i = 1; i < held && ok; i++)
         ok = ignis__map_apart(call, arrays[0], arrays[i]);
     ok = ok && ignis__map_launch(&work, &run);
+    ignis__work_end(&work);
+    ignis__array_drop_all(call, held, arrays);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_reduce";
+    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    int64_t numel = 1;
+    double none = 0;
+    ignis__map_run run;
+    ignis__work work;
+    int held, i, lacking;
+    bool ok;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__failed();
+    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+        return ignis__failed();
+    lacking = run.shape.ndim - arrays[0]->shape.ndim;
+    ok = lacking >= 0;
+    for (i = 0; i < run.shape.ndim; i++) {
+        numel *= run.shape.dim[i];
+        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+    }
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
+                    ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
+    run.outs = 1;
+    run.reduced = 1;
+    run.reduction = reducer;
+    run.to_shape = &arrays[0]->shape;
+    run.out[0] = arrays[0]->dtype;
+    run.factor = (double)arrays[0]->numel / (double)numel;
+    for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
+        ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0) {
+            ignis__fail(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+            ok = false;
+        }
+    }
+    if (ok && numel == 0)
+        ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+    else
+        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__map_reduce(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -11550,14 +12055,6 @@ IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
 }
 
 static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
-
-static double ignis__nan(void)
-{
-    static const uint64_t bits = 0x7FF8000000000000u;
-    double nan_value;
-    memcpy(&nan_value, &bits, sizeof nan_value);
-    return nan_value;
-}
 
 IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
@@ -15997,7 +16494,9 @@ typedef struct ignis__map_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int saved[IGNIS_MAX_INPUTS];
-    uint32_t values, used, same; /* bits of inputs */
+    ignis_shape given; /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    double factor;     /* of that gradient */
+    uint32_t same;     /* bits of inputs whose gradient it is */
     double value[IGNIS_MAX_INPUTS];
     int count; /* of tensors */
     struct {
@@ -16036,6 +16535,32 @@ static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const 
     return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
 }
 
+/*  Whether a tensor has fewer elements than the shape, over which it was spread. */
+static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
+{
+    const ignis_shape *shape = &p->tensor[tensor].shape;
+    return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
+}
+
+/*  Whether the needed tensors that were spread were so along the same dimensions, which are neighbours: then the kernel of all gradients also sums them. */
+static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
+{
+    const ignis_shape *shape, *first = NULL;
+    int64_t outer, n, inner;
+    int i, d;
+    for (i = 0; i < p->count; i++) {
+        if (!(needed >> p->tensor[i].input & 1) || !ignis__map_spread(p, i))
+            continue;
+        shape = &p->tensor[i].shape;
+        if (!first)
+            first = shape;
+        for (d = 1; d <= p->shape.ndim; d++)
+            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
+                return false;
+    }
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__map_group(&p->shape, first, &outer, &n, &inner);
+}
+
 static ignis_status ignis__map_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
@@ -16046,14 +16571,15 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     ignis__map_run run;
     ignis__op op;
     int i, count = p->formula->count;
-    bool wide = false;
+    bool wide = false, fused;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
     memset(&run, 0, sizeof run);
     run.formula = p->formula;
     run.shape = p->shape;
     run.dtype[count] = op.in[0]->dtype;
-    run.input[count] = &op.in[0]->shape;
+    run.input[count] = &p->given;
+    run.factor = p->factor;
     for (i = 0; i < count; i++) {
         run.value[i] = p->value[i];
         if (p->saved[i]) {
@@ -16071,16 +16597,24 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
             needed |= (uint32_t)1 << p->tensor[i].input;
     }
     op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, &needs);
-    run.used = (needs.used & ~p->values) | (needs.used & p->values) | (uint32_t)1 << count;
+    run.used = needs.used | (uint32_t)1 << count;
     run.needed = needed;
+    fused = ignis__map_spread_alike(p, needed);
     for (i = 0; i < count && op.ok; i++) { /* the results in the order of the formula's inputs */
         int k;
+        bool spread;
         for (k = 0; k < p->count && p->tensor[k].input != i; k++)
             ;
         if (!(needed >> i & 1))
             continue;
-        run.out[run.outs] = ignis__shape_same(&p->tensor[k].shape, &p->shape) ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
-        made[k] = ignis__op_new(&op, &p->shape, run.out[run.outs]);
+        spread = ignis__map_spread(p, k);
+        run.out[run.outs] = !spread || fused ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        made[k] = ignis__op_new(&op, spread && fused ? &p->tensor[k].shape : &p->shape, run.out[run.outs]);
+        if (spread && fused) {
+            run.reduced |= (uint32_t)1 << run.outs;
+            run.reduction = IGNIS_REDUCE_SUM;
+            run.to_shape = &p->tensor[k].shape;
+        }
         run.to[run.outs++] = ignis__op_write(&op, made[k]);
     }
     for (i = 0; i <= count; i++)
@@ -16091,16 +16625,13 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
     for (i = 0; i < p->count && op.ok; i++) {
         if (!(all >> p->tensor[i].input & 1))
             continue;
-        if (!made[i] && ignis__shape_same(&p->tensor[i].shape, &p->shape))
+        if (!made[i] && !ignis__map_spread(p, i))
             args->grad_inputs[i] = args->grad_output;
+        else if (made[i] && (fused || !ignis__map_spread(p, i)))
+            gradients[i] = made[i];
         else
             gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
     }
-    for (i = 0; i < p->count; i++) /* of one element, which is not spread */
-        if (gradients[i] == op.in[0]) {
-            gradients[i] = NULL;
-            args->grad_inputs[i] = args->grad_output;
-        }
     return ignis__op_give(&op, args, p->count, gradients);
 }
 
@@ -16143,11 +16674,11 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
     rule->shape = run->shape;
     memcpy(rule->value, run->value, sizeof rule->value);
     memset(rule->saved, 0, sizeof rule->saved);
-    rule->values = ((uint32_t)1 << inputs->count) - 1;
+    rule->given = run->shape;
+    rule->factor = 1;
     op->ok = needed == 0 || ignis__map_needs_get(call, run->formula, needed, &needs);
     rule->same = op->ok && needed ? needs.same : 0;
     for (i = 0; i < rule->count && op->ok; i++) {
-        rule->values &= ~((uint32_t)1 << at[i]);
         rule->tensor[i].input = at[i];
         rule->tensor[i].dtype = op->in[i]->dtype;
         rule->tensor[i].shape = op->in[i]->shape;
@@ -16175,6 +16706,100 @@ IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
     op.ok = op.ok && ignis__map_launch(&op.work, &run);
     return ignis__op_end_recorded(&op, out, "map", ignis__map_backward, &rule,
                                   offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                     ignis_shape *out)
+{
+    uint32_t dims = 0;
+    int i, d;
+    *kept = *shape;
+    memset(out, 0, sizeof *out);
+    for (i = 0; desc && i < desc->dim_count; i++) {
+        d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
+        if (i >= IGNIS_MAX_DIMS || d < 0 || d >= shape->ndim || dims >> d & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, i < IGNIS_MAX_DIMS ? desc->dims[i] : 0,
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+        dims |= (uint32_t)1 << d;
+    }
+    for (d = 0; d < shape->ndim; d++) {
+        bool is = !desc || desc->dim_count == 0 || (dims >> d & 1);
+        if (is)
+            kept->dim[d] = 1;
+        if (!is || (desc && desc->keepdim))
+            out->dim[out->ndim++] = kept->dim[d];
+    }
+    if (out->ndim == 0) {
+        out->ndim = 1;
+        out->dim[0] = 1;
+    }
+    return true;
+}
+
+static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                       const ignis_reduce_desc *desc)
+{
+    ignis_shape kept, shape;
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL;
+    ignis_dtype dtype;
+    ignis__op op;
+    int64_t numel;
+    double none = 0;
+    char type;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__no_tensor();
+    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+        return ignis__no_tensor();
+    if (op.ok && op.records && reducer != IGNIS_REDUCE_SUM && reducer != IGNIS_REDUCE_MEAN && reducer < IGNIS_REDUCE_ANY)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "%s has no gradient, and an input requires one; ignis_detach makes one that does not",
+                       ignis__map_reductions[reducer].name);
+    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+        type = run.formula->term[run.formula->result].type;
+        dtype = ignis__map_dtype(&run);
+        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL                        ? IGNIS_U8
+                : reducer >= IGNIS_REDUCE_ARGMAX || (type == 'b' && reducer != IGNIS_REDUCE_MEAN) ? IGNIS_I64
+                : type != 'w' && reducer == IGNIS_REDUCE_MEAN                                     ? IGNIS_F32
+                                                                                                  : dtype;
+        out = ignis__op_new(&op, &shape, dtype);
+        numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+        run.outs = 1;
+        run.out[0] = dtype;
+        run.reduced = 1;
+        run.reduction = reducer;
+        run.to_shape = &kept;
+        if (reducer == IGNIS_REDUCE_MEAN && numel)
+            run.factor = (double)ignis__shape_product(&kept, 0, kept.ndim) / (double)numel;
+        rule.given = kept;
+        rule.factor = run.factor;
+        rule.same = 0;
+        if (op.ok && numel == 0 && out->numel > 0) {
+            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            ignis__op_fill(&op, out, none);
+        } else {
+            run.to[0] = ignis__op_write(&op, out);
+            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+        }
+    }
+    return ignis__op_end_recorded(&op, out, ignis__map_reductions[reducer].name, ignis__map_backward, &rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+{
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
