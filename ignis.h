@@ -205,7 +205,8 @@
 
     ON FORMULAS (>>map, >>ops.map)
 
-        What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient is made.
+        What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient
+        is made.
 
             y    = ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up));
             loss = ignis_map_mean("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
@@ -213,8 +214,8 @@
             ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)));    (arrays, the result into y)
             ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y));
 
-        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no variable
-        gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
+        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no
+        variable gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
 
             operators   ?:   ||   &&   ==  !=   <  >  <=  >=   +  -   *  /  %   and before a value  -  +  !
             functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
@@ -223,18 +224,19 @@
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
             constants   pi e inf nan
 
-        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is true. All
-        branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to the even
-        neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0 is 0; an integer
-        becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64).
+        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
+        true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
+        the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64).
 
-        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp at its
-        ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16 bits are
-        computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
+        at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
+        bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
 
-        A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until ignis_shutdown,
-        on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the
-        column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
+        A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
+        ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
+        that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
+        compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -1119,12 +1121,13 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the result is
-    converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all else in f32,
-    integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one in part.
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
+    result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
+    else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
+    in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to; overlaps dst), SHAPE, DEVICE,
-    MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to; overlaps dst), SHAPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
@@ -1145,12 +1148,14 @@ typedef enum ignis_reducer {
 
 /*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
-    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has more elements:
-    dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in ignis_array_map; sums are in f32 (f64
-    in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
+    more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
+    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum
+    of nothing is 0, prod and all 1, the mean NaN.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over the formula;
-    max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over
+    the formula; max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
@@ -1749,12 +1754,12 @@ typedef struct ignis_inputs {
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
-    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the inputs
-    (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread are summed in f32
-    (f64 in f64), in a fixed order.
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
+    inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
+    are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to), SHAPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to), SHAPE, DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
@@ -1765,15 +1770,15 @@ typedef struct ignis_reduce_desc {
     bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
 } ignis_reduce_desc;
 
-/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the largest, ...
-    of all, or along dimensions
-    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64, sums of
-    comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest
-    number. The sum of nothing is 0, prod and all 1, the mean NaN.
+/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
+    largest, ... of all, or along dimensions
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
+    sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
+    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
     sum and mean have a gradient. prod, max and min have none yet: there no input may require one.
     Returns: the tensor, or no handle.
-    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing; argmax or argmin
-    along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
+    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
+    argmax or argmin along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -9766,8 +9771,8 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 /* --- functions and operators ---------------------------------------------------------------------------------------------- */
 
 /*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
-    derivatives, null for 0. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where `integer`
-    is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
+    derivatives, null for 0. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
+    `integer` is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
 typedef struct ignis__map_function {
     const char *name;
     int count; /* of arguments */
@@ -10275,8 +10280,8 @@ static int ignis__map_program(ignis__map_reader *r)
     return result;
 }
 
-/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name. False: *bad is
-    the item that is neither, of *length. */
+/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
+    False: the last of the names is neither, or one too many. */
 static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
 {
     *count = 0;
@@ -10479,8 +10484,8 @@ IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, .
     }
 }
 
-/*  A formula's lines under way. used: the terms that were named. For each term and input, partial is the derivative: 0 for 0, 1 for 1, else 2 + the
-    term whose line has it. */
+/*  A formula's lines under way. used: the terms that were named. For each term and input, partial is the derivative: 0 for 0, 1 for 1,
+    else 2 + the term whose line has it. */
 typedef struct ignis__map_lines {
     const ignis__formula *formula;
     ignis__map_text text;
@@ -10676,11 +10681,12 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint
     return true;
 }
 
-/*  What a kernel does with the elements: each is a result; or they are reduced, along rows of packs that threads share, or down columns of packs. */
+/*  What a kernel does with the elements: each is a result; or they are reduced, along rows of packs that threads share, or down columns
+    of packs. */
 enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
 
-/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b become one, each
-    a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
+    become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
 static const struct {
     const char *name, *none, *none_integer, *fold;
     bool place;
@@ -10847,8 +10853,8 @@ IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
         ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
 
-/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block of a pack, with
-    y[] for each result, in the braces of a loop over u and of an if. */
+/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
+    of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
 IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
 {
     const ignis__map_spec *spec = w->spec;
@@ -11198,8 +11204,8 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
-/*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is the one
-    that comes in. */
+/*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
+    the one that comes in. */
 typedef struct ignis__map_run {
     ignis__formula *formula;
     ignis_shape shape;
@@ -11250,8 +11256,8 @@ static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stri
     return rank;
 }
 
-/*  How the elements of a shape are reduced to those of another, which spreads over it: the dimensions before, of, and behind those that are reduced. False: these
-    are not neighbours. */
+/*  How the elements of a shape are reduced to those of another, which spreads over it: the dimensions before, of, and behind those that
+    are reduced. False: these are not neighbours. */
 static bool ignis__map_group(const ignis_shape *shape, const ignis_shape *reduced, int64_t *outer, int64_t *n, int64_t *inner)
 {
     int d, lacking = shape->ndim - reduced->ndim;
@@ -11445,8 +11451,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     return ok;
 }
 
-/*  Runs the kernel of a formula whose result is reduced, in steps where the reduced dimensions are no neighbours: the last ones first, the others of
-    what that gives. */
+/*  Runs the kernel of a formula whose result is reduced, in steps where the reduced dimensions are no neighbours: the last ones first,
+    the others of what that gives. */
 static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
 {
     int64_t outer, n, inner, numel = 1;
@@ -11555,8 +11561,8 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
     return true;
 }
 
-/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and bf16 together
-    are f32, and f32 for integers alone. */
+/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+    bf16 together are f32, and f32 for integers alone. */
 static ignis_dtype ignis__map_dtype(const ignis__map_run *run)
 {
     char type = run->formula->term[run->formula->result].type;
@@ -11857,11 +11863,10 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
-/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
-    backward has used it. One block of memory holds it with its lists.
-
-    Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the thread of the
-    tape may use an entry as long as it holds the output, and others may under the output's lock. */
+/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a backward has
+    used it. One block of memory holds it with its lists.
+     Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the
+    thread of the tape may use an entry as long as it holds the output, and others may under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
@@ -15034,9 +15039,10 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
            p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
-/*  About how long a product by wgmma takes, in steps of 64 of k of a tile of 128 x 256: about 1024 clocks. Multiprocessors do tiles in turn, all in
-    the same time: steps, and what is between those of two tiles. A step of 128 columns takes more than half, as it loads more for each product.
-    Parts of k cost another kernel, which reads what the first one has written: 8 bytes of each sum at 3.5 MB a step. */
+/*  About how long a product by wgmma takes, in steps of 64 of k of a tile of 128 x 256: about 1024 clocks. Multiprocessors do tiles in
+    turn, all in the same time: steps, and what is between those of two tiles. A step of 128 columns takes more than half, as it loads
+    more for each product. Parts of k cost another kernel, which reads what the first one has written: 8 bytes of each sum at 3.5 MB a
+    step. */
 static double ignis__gemm_time(const ignis__gemm *p, int64_t processors, int columns, int64_t splits)
 {
     int64_t rounds = ignis__ceil_div(ignis__gemm_tiles(p, 128, columns) * splits, processors);
@@ -15062,8 +15068,8 @@ static void ignis__gemm_choose_tile(ignis__gemm_kernel *kernel, const ignis__gem
         }
 }
 
-/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
-    as large as keeps all multiprocessors busy. */
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest.
+    Tiles are as large as keeps all multiprocessors busy. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     const ignis_device_info *info = &op->work.device->info;
@@ -16506,8 +16512,8 @@ typedef struct ignis__map_rule {
     } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
 } ignis__map_rule;
 
-/*  The sum of an array over where one of a shape was spread over it, as a dtype: by neighbouring dimensions at a time, the last ones first. The
-    array is of the dtype, or is W. */
+/*  The sum of an array over where one of a shape was spread over it, as a dtype: by neighbouring dimensions at a time, the last ones
+    first. The array is of the dtype, or is W. */
 static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
                                        ignis_dtype dtype)
 {
@@ -16542,7 +16548,8 @@ static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
     return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
 }
 
-/*  Whether the needed tensors that were spread were so along the same dimensions, which are neighbours: then the kernel of all gradients also sums them. */
+/*  Whether the needed tensors that were spread were so along the same dimensions, which are neighbours: then the kernel of all gradients
+    also sums them. */
 static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
 {
     const ignis_shape *shape, *first = NULL;

@@ -22,7 +22,7 @@
         gemm_hopper.cu             342 lines   15134 bytes
         gemm_mma.cu                218 lines    9852 bytes
         hopper.cuh                 374 lines   22816 bytes
-        map.cuh                    161 lines    7059 bytes
+        map.cuh                    162 lines    7067 bytes
         mma.cuh                     89 lines    4272 bytes
         norm.cu                    166 lines   11665 bytes
         norm.cuh                   283 lines   11591 bytes
@@ -6609,9 +6609,9 @@ static const char *const ignis__lines_hopper_cuh[] = {
 static const char *const ignis__lines_map_cuh[] = {
     "/*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h",
     "",
-    "    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the type",
-    "    that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be exact to fewer bits.",
-    "*/",
+    "    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the",
+    "    type that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be",
+    "    exact to fewer bits. */",
     "#ifndef IGNIS_MAP_CUH",
     "#define IGNIS_MAP_CUH",
     "",
@@ -6692,7 +6692,8 @@ static const char *const ignis__lines_map_cuh[] = {
     "DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }",
     "DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }",
     "",
-    "/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a time. */",
+    "/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a",
+    "    time. */",
     "#define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))",
     "#define GET_bf16(w, e) __uint_as_float((e)&1 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)",
     "#define GET_f32(w, e) __uint_as_float((w)[e])",
@@ -9244,7 +9245,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0xf06c14f4bca63033ULL, ignis__lines_gemm_hopper_cu, 342},
     {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
-    {"map.cuh", 0x265e16afa8785c57ULL, ignis__lines_map_cuh, 161},
+    {"map.cuh", 0xb76c00e64bb52711ULL, ignis__lines_map_cuh, 162},
     {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
     {"norm.cu", 0x325447a9d5da879fULL, ignis__lines_norm_cu, 166},
     {"norm.cuh", 0xad4cf68f5016b549ULL, ignis__lines_norm_cuh, 283},

@@ -1,8 +1,8 @@
 /*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h
 
-    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the type
-    that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be exact to fewer bits.
-*/
+    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the
+    type that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be
+    exact to fewer bits. */
 #ifndef IGNIS_MAP_CUH
 #define IGNIS_MAP_CUH
 
@@ -83,7 +83,8 @@ DI u32 to_u8(float x) { return x != x ? 0 : min(__float2uint_rz(x), 255u); }
 DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }
 DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 
-/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a time. */
+/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a
+    time. */
 #define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))
 #define GET_bf16(w, e) __uint_as_float((e)&1 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)
 #define GET_f32(w, e) __uint_as_float((w)[e])
