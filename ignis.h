@@ -11,11 +11,12 @@
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
+        >>map           formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
                         .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -202,6 +203,41 @@
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
+
+    ON FORMULAS (>>map, >>ops.map)
+
+        What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient
+        is made.
+
+            y    = ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up));
+            loss = ignis_map_mean("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                                  IGNIS_INPUTS(p, t, IGNIS_VALUE(delta, 1.0)));
+            ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)));    (arrays, the result into y)
+            ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y));
+
+        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no
+        variable gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
+
+            operators   ?:   ||   &&   ==  !=   <  >  <=  >=   +  -   *  /  %   and before a value  -  +  !
+            functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
+                        exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
+                        sin cos tan asin acos atan atan2 sinh cosh tanh
+                        sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
+            constants   pi e inf nan
+
+        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
+        true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
+        the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64).
+
+        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
+        at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
+        bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+
+        A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
+        ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
+        that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
+        compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -482,7 +518,8 @@ typedef enum ignis_status {
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
-    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
+    X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1073,6 +1110,66 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
 
+/* >>map --------------------------------------------------------------------------------------------------------- */
+
+#define IGNIS_MAX_INPUTS 16
+
+/*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
+typedef struct ignis_array_inputs {
+    const char *names;                   /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
+    int count;                           /* 1 to IGNIS_MAX_INPUTS */
+    ignis_array array[IGNIS_MAX_INPUTS]; /* arrays, and what ignis_array_value has given */
+} ignis_array_inputs;
+
+/*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
+    ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
+    result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
+    else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
+    in part.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to; overlaps dst), SHAPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
+
+/*  How many elements become one. Of argmax and argmin the first place counts. */
+typedef enum ignis_reducer {
+    IGNIS_REDUCE_SUM = 1,
+    IGNIS_REDUCE_MEAN,
+    IGNIS_REDUCE_PROD,
+    IGNIS_REDUCE_MAX,
+    IGNIS_REDUCE_MIN,
+    IGNIS_REDUCE_ANY, /* whether one is true */
+    IGNIS_REDUCE_ALL,
+    IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
+    IGNIS_REDUCE_ARGMIN,
+    IGNIS_REDUCE_COUNT
+} ignis_reducer;
+
+/*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
+    ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
+    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
+    more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
+    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum
+    of nothing is 0, prod and all 1, the mean NaN.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over
+    the formula; max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
+
+/*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
+    Another number needs no other kernel, unlike another one in the text of a formula.
+    Returns: something that stands for it among arrays, until the thread has made 64 more.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; the calling thread's alone. */
+IGNIS_API ignis_array ignis_array_value(double value);
+
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_contract_entry {
@@ -1660,6 +1757,56 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
+
+/* >>ops.map ----------------------------------------------------------------------------------------------------- */
+
+/*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights)) makes them. */
+typedef struct ignis_inputs {
+    const char *names;                     /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    int count;                             /* 1 to IGNIS_MAX_INPUTS */
+    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
+} ignis_inputs;
+
+/*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
+    ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
+    inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
+    are summed in f32 (f64 in f64), in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to), SHAPE, DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
+
+typedef struct ignis_reduce_desc {
+    int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
+    int dim_count;            /* (0: all are) */
+    bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
+} ignis_reduce_desc;
+
+/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
+    largest, ... of all, or along dimensions
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
+    sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
+    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    sum and mean have a gradient. prod, max and min have none yet: there no input may require one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
+    argmax or argmin along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc);
+
+/*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
+    Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
+    Returns: something that stands for it among tensors, until the thread has made 64 more.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; the calling thread's alone. */
+IGNIS_API ignis_tensor ignis_value(double value);
 
 /* >>ops.sum ----------------------------------------------------------------------------------------------------- */
 
@@ -2261,12 +2408,36 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
 }
 
+template <typename... ignis__arrays> static inline ignis_array_inputs ignis__make_array_inputs(const char *names, ignis__arrays... arrays)
+{
+    static_assert(sizeof...(arrays) >= 1 && sizeof...(arrays) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
+}
+
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
+#define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
+#ifndef IGNIS_NO_TENSORS
+template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_... tensors)
+{
+    static_assert(sizeof...(tensors) >= 1 && sizeof...(tensors) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
+}
+
+#define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
+#endif
 #else
+#define IGNIS_ARRAYS(...) \
+    ((ignis_array_inputs){#__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
+#define IGNIS_INPUTS(...) ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
 #define IGNIS_SHAPE(...) ((ignis_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
+
+/*  Among the inputs of a formula: a number, or a tensor or array that is no variable, by a name. */
+#define IGNIS_VALUE(name, number) ignis_value(number)
+#define IGNIS_ARRAY_VALUE(name, number) ignis_array_value(number)
+#define IGNIS_NAMED(name, input) (input)
 
 #endif /* IGNIS_INCLUDED */
 
@@ -9728,6 +9899,2028 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
 }
 
+/* ===============================================================================================================
+   >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
+   =============================================================================================================== */
+
+/* --- functions and operators ---------------------------------------------------------------------------------------------- */
+
+/*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
+    derivatives, null for 0. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
+    `integer` is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
+typedef struct ignis__map_function {
+    const char *name;
+    int count; /* of arguments */
+    char type;
+    const char *value, *integer, *partial[2], *body;
+} ignis__map_function;
+
+enum {
+    IGNIS__MAP_INPUT,
+    IGNIS__MAP_NUMBER,
+    IGNIS__MAP_SELECT,
+    IGNIS__MAP_POWER,
+    IGNIS__MAP_WIDE,
+    IGNIS__MAP_TRUTH,
+    IGNIS__MAP_NEG,
+    IGNIS__MAP_NOT
+};
+
+/* clang-format off */
+static const ignis__map_function ignis__map_functions[] = {
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
+    {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
+    {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
+    {"", 1, 'b', "$a!=0", "$a!=0", {NULL, NULL}, NULL},
+    {"", 1, 'n', "-$a", "(i64)(0-(u64)$a)", {"-1", NULL}, NULL},
+    {"!", 1, 'b', "!$a", NULL, {NULL, NULL}, NULL},
+    {"||", 2, 'b', "$a||$b", NULL, {NULL, NULL}, NULL},
+    {"&&", 2, 'b', "$a&&$b", NULL, {NULL, NULL}, NULL},
+    {"==", 2, 'b', "$a==$b", "$a==$b", {NULL, NULL}, NULL},
+    {"!=", 2, 'b', "$a!=$b", "$a!=$b", {NULL, NULL}, NULL},
+    {"<=", 2, 'b', "$a<=$b", "$a<=$b", {NULL, NULL}, NULL},
+    {">=", 2, 'b', "$a>=$b", "$a>=$b", {NULL, NULL}, NULL},
+    {"<", 2, 'b', "$a<$b", "$a<$b", {NULL, NULL}, NULL},
+    {">", 2, 'b', "$a>$b", "$a>$b", {NULL, NULL}, NULL},
+    {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
+    {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
+    {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
+    {"/", 2, 'w', "$a/$b", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc($a/$b)"}, NULL},
+    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
+    {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
+    {"max", 2, 'n', "$a>$b||$a!=$a?$a:$b", "$a>$b?$a:$b", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"min", 2, 'n', "$a<$b||$a!=$a?$a:$b", "$a<$b?$a:$b", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"relu", 1, 'n', "$a>0||$a!=$a?$a:(W)0", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
+    {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
+    {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
+    {"log", 1, 'w', "log($a)", NULL, {"1/$a", NULL}, NULL},
+    {"log2", 1, 'w', "log2($a)", NULL, {"(W)1.44269504088896341/$a", NULL}, NULL},
+    {"log10", 1, 'w', "log10($a)", NULL, {"(W)0.434294481903251828/$a", NULL}, NULL},
+    {"log1p", 1, 'w', "log1p($a)", NULL, {"1/(1+$a)", NULL}, NULL},
+    {"sqrt", 1, 'w', "sqrt($a)", NULL, {"(W)0.5/$r", NULL}, NULL},
+    {"rsqrt", 1, 'w', "rsqrt($a)", NULL, {"(W)-0.5*$r*$r*$r", NULL}, NULL},
+    {"cbrt", 1, 'w', "cbrt($a)", NULL, {"1/(3*$r*$r)", NULL}, NULL},
+    {"sin", 1, 'w', "sin($a)", NULL, {"cos($a)", NULL}, NULL},
+    {"cos", 1, 'w', "cos($a)", NULL, {"-sin($a)", NULL}, NULL},
+    {"tan", 1, 'w', "tan($a)", NULL, {"1+$r*$r", NULL}, NULL},
+    {"asin", 1, 'w', "asin($a)", NULL, {"rsqrt(1-$a*$a)", NULL}, NULL},
+    {"acos", 1, 'w', "acos($a)", NULL, {"-rsqrt(1-$a*$a)", NULL}, NULL},
+    {"atan", 1, 'w', "atan($a)", NULL, {"1/(1+$a*$a)", NULL}, NULL},
+    {"sinh", 1, 'w', "sinh($a)", NULL, {"cosh($a)", NULL}, NULL},
+    {"cosh", 1, 'w', "cosh($a)", NULL, {"sinh($a)", NULL}, NULL},
+    {"tanh", 1, 'w', "tanh($a)", NULL, {"1-$r*$r", NULL}, NULL},
+    {"sigmoid", 1, 'w', "sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
+    {"softplus", 1, 'w', "softplus($a)", NULL, {"sigmoid($a)", NULL}, NULL},
+    {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
+    {"floor", 1, 'w', "floor($a)", NULL, {NULL, NULL}, NULL},
+    {"ceil", 1, 'w', "ceil($a)", NULL, {NULL, NULL}, NULL},
+    {"round", 1, 'w', "rint($a)", NULL, {NULL, NULL}, NULL},
+    {"trunc", 1, 'w', "trunc($a)", NULL, {NULL, NULL}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL, {"($b==0?(W)0:$b*pow($a,$b-1))", "($a==0&&$b>=0?(W)0:$r*log($a))"}, NULL},
+    {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
+    {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
+    {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*(a + 0.044715*a*a*a)))"},
+    {"gelu_exact", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + erf(a*0.70710678118654752))"},
+    {"logsigmoid", 1, 0, NULL, NULL, {NULL, NULL}, "-softplus(-a)"},
+    {"square", 1, 0, NULL, NULL, {NULL, NULL}, "a*a"},
+    {"clamp", 3, 0, NULL, NULL, {NULL, NULL}, "a < b ? b : a > c ? c : a"},
+    {"lerp", 3, 0, NULL, NULL, {NULL, NULL}, "a + c*(b - a)"},
+    {"isnan", 1, 0, NULL, NULL, {NULL, NULL}, "a != a"},
+    {"isinf", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) == inf"},
+    {"isfinite", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) < inf"},
+};
+
+static const struct {
+    const char *name, *value;
+} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "infinity"}, {"nan", "not_a_number"}};
+/* clang-format on */
+
+/* --- reading a formula ---------------------------------------------------------------------------------------------------- */
+
+#define IGNIS__MAP_TERMS 1000
+#define IGNIS__MAP_NAMES 300
+#define IGNIS__MAP_TOKENS 1000
+#define IGNIS__MAP_DEPTH 60
+#define IGNIS__MAP_LENGTH 16384
+
+typedef struct ignis__map_term {
+    short function, arg[3];
+    char type;        /* w, i or b */
+    short length;     /* of text */
+    int64_t number;   /* an input's index; an integer; the exponent of a power */
+    const char *text; /* of a number of type w; null: it is `number` */
+} ignis__map_term;
+
+typedef struct ignis__map_name {
+    const char *text;
+    size_t length;
+    int term;
+} ignis__map_name;
+
+/*  A formula being read. After the first fault every token is the end. */
+typedef struct ignis__map_reader {
+    const char *text;
+    size_t at, start; /* behind the current token; its place */
+    char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
+    int tokens, depth;
+    bool inside; /* the body of a function */
+    int name_first, name_count, term_count;
+    ignis__map_name name[IGNIS__MAP_NAMES];
+    ignis__map_term term[IGNIS__MAP_TERMS];
+    size_t column;
+    char fault[400];
+} ignis__map_reader;
+
+static bool ignis__map_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool ignis__map_is_digit(char c) { return c >= '0' && c <= '9'; }
+static size_t ignis__map_word(const char *text)
+{
+    size_t length = 0;
+    while (ignis__map_is_letter(text[length]) || (length && ignis__map_is_digit(text[length])))
+        length++;
+    return length;
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static int ignis__map_fault(ignis__map_reader *r, size_t at, const char *format, ...)
+{
+    va_list args;
+    if (!*r->fault) {
+        va_start(args, format);
+        vsnprintf(r->fault, sizeof r->fault, format, args);
+        va_end(args);
+        r->column = at + 1;
+        r->kind = 0;
+    }
+    return 0;
+}
+
+/*  Goes on to the next token. */
+static void ignis__map_next(ignis__map_reader *r)
+{
+    const char *text = r->text;
+    size_t at = r->at;
+    if (*r->fault)
+        return;
+    at += strspn(text + at, " \t\r\n");
+    r->start = at;
+    if (!r->inside && ++r->tokens > IGNIS__MAP_TOKENS) {
+        ignis__map_fault(r, at, "the formula has more than %d words and signs", IGNIS__MAP_TOKENS);
+        return;
+    }
+    if (!text[at]) {
+        r->kind = 0;
+    } else if (ignis__map_is_letter(text[at])) {
+        r->kind = 'a';
+        at += ignis__map_word(text + at);
+    } else if (ignis__map_is_digit(text[at]) || (text[at] == '.' && ignis__map_is_digit(text[at + 1]))) {
+        r->kind = '0';
+        at += strspn(text + at, "0123456789");
+        at += text[at] == '.';
+        at += strspn(text + at, "0123456789");
+        if (text[at] == 'e' || text[at] == 'E') {
+            size_t sign = text[at + 1] == '+' || text[at + 1] == '-', digits = strspn(text + at + 1 + sign, "0123456789");
+            at += digits ? 1 + sign + digits : 0;
+        }
+        if (ignis__map_is_letter(text[at]) || text[at] == '.')
+            ignis__map_fault(r, at, "'%c' does not belong to a number", text[at]);
+    } else {
+        r->kind = '+';
+        if (!strchr("+-*/%<>=!&|?:;(),", text[at]))
+            ignis__map_fault(r, at, "'%c' is no part of a formula%s", text[at] > ' ' && text[at] < 127 ? text[at] : '?',
+                             text[at] == '^' ? "; pow(a, b) is a power" : "");
+        else if (text[at] == '&' || text[at] == '|') {
+            if (text[at + 1] != text[at])
+                ignis__map_fault(r, at, "'%c' is no part of a formula; there is '%c%c'", text[at], text[at], text[at]);
+            else
+                at++;
+        } else if (strchr("<>=!", text[at]) && text[at + 1] == '=')
+            at++;
+        at++;
+    }
+    r->at = at;
+}
+
+static bool ignis__map_is(const ignis__map_reader *r, const char *sign)
+{
+    size_t length = strlen(sign);
+    return r->kind == '+' && r->at - r->start == length && strncmp(r->text + r->start, sign, length) == 0;
+}
+
+static bool ignis__map_take(ignis__map_reader *r, const char *sign)
+{
+    bool is = ignis__map_is(r, sign);
+    if (is)
+        ignis__map_next(r);
+    return is;
+}
+
+/*  The current token for a message, in *out. */
+IGNIS__COLD static const char *ignis__map_token(const ignis__map_reader *r, char *out, size_t size)
+{
+    size_t length = r->at - r->start;
+    if (r->kind)
+        snprintf(out, size, "'%.*s'", (int)(length < 30 ? length : 30), r->text + r->start);
+    else
+        snprintf(out, size, "the end");
+    return out;
+}
+
+static void ignis__map_want(ignis__map_reader *r, const char *sign)
+{
+    char token[40];
+    if (!ignis__map_take(r, sign))
+        ignis__map_fault(r, r->start, "'%s' is expected before %s", sign, ignis__map_token(r, token, sizeof token));
+}
+
+/*  The term that is as given, a new one or one that is there. */
+static int ignis__map_term_of(ignis__map_reader *r, const ignis__map_term *wanted)
+{
+    int i;
+    for (i = r->term_count - 1; i >= 0; i--) {
+        const ignis__map_term *term = &r->term[i];
+        if (term->function == wanted->function && term->type == wanted->type && term->number == wanted->number &&
+            memcmp(term->arg, wanted->arg, sizeof term->arg) == 0 && term->length == wanted->length &&
+            (term->length == 0 || memcmp(term->text, wanted->text, (size_t)term->length) == 0))
+            return i;
+    }
+    if (r->term_count == IGNIS__MAP_TERMS)
+        return ignis__map_fault(r, r->start, "the formula has more than %d operations", IGNIS__MAP_TERMS);
+    r->term[r->term_count] = *wanted;
+    return r->term_count++;
+}
+
+static int ignis__map_number(ignis__map_reader *r, char type, int64_t number, const char *text, size_t length)
+{
+    ignis__map_term term;
+    memset(&term, 0, sizeof term);
+    term.function = IGNIS__MAP_NUMBER;
+    term.type = type;
+    term.number = number;
+    term.text = text;
+    term.length = (short)length;
+    return ignis__map_term_of(r, &term);
+}
+
+/*  A term as W, or as a truth value. */
+static int ignis__map_as(ignis__map_reader *r, char type, int x)
+{
+    ignis__map_term term;
+    if (r->term[x].type == type)
+        return x;
+    if (r->term[x].function == IGNIS__MAP_NUMBER && type == 'w')
+        return ignis__map_number(r, 'w', r->term[x].number, NULL, 0);
+    memset(&term, 0, sizeof term);
+    term.function = type == 'w' ? IGNIS__MAP_WIDE : IGNIS__MAP_TRUTH;
+    term.type = type;
+    term.arg[0] = (short)x;
+    return ignis__map_term_of(r, &term);
+}
+
+/*  A function of terms: the term, with its arguments in the types that it takes. */
+static int ignis__map_apply(ignis__map_reader *r, int function, const int *args, int64_t number)
+{
+    const ignis__map_function *f = &ignis__map_functions[function];
+    ignis__map_term term;
+    bool select = function == IGNIS__MAP_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    int i;
+    memset(&term, 0, sizeof term);
+    term.function = (short)function;
+    term.number = number;
+    for (i = select; i < f->count; i++)
+        integers = integers && r->term[args[i]].type != 'w';
+    for (i = 0; i < f->count; i++)
+        term.arg[i] = (short)ignis__map_as(r, truths || (select && i == 0) ? 'b' : integers ? r->term[args[i]].type : 'w', args[i]);
+    term.type = f->type != 'n' ? f->type : integers ? 'i' : 'w';
+    return ignis__map_term_of(r, &term);
+}
+
+static int ignis__map_expression(ignis__map_reader *r);
+
+/*  What a function's body is of terms. */
+static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, const int *args)
+{
+    static const char *const letters = "abc";
+    const char *text = r->text;
+    size_t at = r->at, start = r->start;
+    char kind = r->kind;
+    bool inside = r->inside;
+    int first = r->name_first, count = r->name_count, i, result;
+    if (*r->fault || count + f->count > IGNIS__MAP_NAMES)
+        return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+    for (i = 0; i < f->count; i++) {
+        r->name[count + i].text = letters + i;
+        r->name[count + i].length = 1;
+        r->name[count + i].term = args[i];
+    }
+    r->name_first = count;
+    r->name_count = count + f->count;
+    r->text = f->body;
+    r->at = 0;
+    r->inside = true;
+    ignis__map_next(r);
+    result = ignis__map_expression(r);
+    r->text = text;
+    r->at = at;
+    r->start = start;
+    r->kind = *r->fault ? 0 : kind;
+    r->inside = inside;
+    r->name_first = first;
+    r->name_count = count;
+    return result;
+}
+
+/*  A function's call, behind its name, which begins at `start`. */
+static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
+{
+    const char *name = r->text + start;
+    int function, count = 0, args[3] = {0, 0, 0};
+    const ignis__map_function *f = NULL;
+    for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
+        f = &ignis__map_functions[function];
+        if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
+            break;
+    }
+    if (function == IGNIS__COUNT(ignis__map_functions))
+        return ignis__map_fault(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+    ignis__map_next(r);
+    if (!ignis__map_is(r, ")")) {
+        do {
+            int arg = ignis__map_expression(r);
+            if (count < 3)
+                args[count] = arg;
+            count++;
+        } while (ignis__map_take(r, ","));
+    }
+    ignis__map_want(r, ")");
+    if (count != f->count)
+        return ignis__map_fault(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+    if (*r->fault)
+        return 0;
+    if (f->body)
+        return ignis__map_body(r, f, args);
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
+        return ignis__map_apply(r, IGNIS__MAP_POWER, args, r->term[args[1]].number);
+    return ignis__map_apply(r, function, args, 0);
+}
+
+IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
+{
+    char names[300] = "";
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, names, sizeof names);
+    for (i = r->name_first; i < r->name_count; i++)
+        ignis__text_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
+    return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
+}
+
+/*  A name, a call, a number or an expression in parentheses. */
+static int ignis__map_primary(ignis__map_reader *r)
+{
+    size_t start = r->start, length = r->at - start, digit;
+    const char *text = r->text + start;
+    char kind = r->kind, token[40];
+    int i;
+    if (ignis__map_take(r, "(")) {
+        i = ignis__map_expression(r);
+        ignis__map_want(r, ")");
+        return i;
+    }
+    if (kind != 'a' && kind != '0')
+        return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
+    ignis__map_next(r);
+    if (kind == '0') {
+        int64_t number = 0;
+        for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
+            if (number > (INT64_MAX - 9) / 10)
+                break;
+            number = 10 * number + (text[digit] - '0');
+        }
+        return digit == length ? ignis__map_number(r, 'i', number, NULL, 0) : ignis__map_number(r, 'w', 0, text, length);
+    }
+    if (ignis__map_is(r, "("))
+        return ignis__map_call(r, start, length);
+    for (i = r->name_count - 1; i >= r->name_first; i--)
+        if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
+            return r->name[i].term;
+    for (i = 0; i < IGNIS__COUNT(ignis__map_constants); i++)
+        if (strlen(ignis__map_constants[i].name) == length && strncmp(ignis__map_constants[i].name, text, length) == 0)
+            return ignis__map_number(r, 'w', 0, ignis__map_constants[i].value, strlen(ignis__map_constants[i].value));
+    return ignis__map_unknown(r, start, length);
+}
+
+/*  An expression behind signs. Signs are counted, as they nest. */
+static int ignis__map_unary(ignis__map_reader *r)
+{
+    bool minus = ignis__map_is(r, "-");
+    int x;
+    if (!minus && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
+        return ignis__map_primary(r);
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    if (ignis__map_take(r, "+")) {
+        x = ignis__map_unary(r);
+    } else {
+        ignis__map_next(r);
+        x = ignis__map_unary(r);
+        if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
+            x = ignis__map_number(r, 'i', -r->term[x].number, NULL, 0);
+        else if (!*r->fault)
+            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : IGNIS__MAP_NOT, &x, 0);
+    }
+    r->depth--;
+    return x;
+}
+
+/*  Operators of two sides, by how tightly they bind. */
+static int ignis__map_binary(ignis__map_reader *r, int level)
+{
+    static const char *const levels[] = {"||", "&&", "== !=", "<= >= < >", "+ -", "* / %"};
+    int sides[2], function;
+    if (level == IGNIS__COUNT(levels))
+        return ignis__map_unary(r);
+    sides[0] = ignis__map_binary(r, level + 1);
+    for (;;) {
+        size_t length = r->at - r->start;
+        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++)
+            if (ignis__map_functions[function].count == 2 && !ignis__map_is_letter(ignis__map_functions[function].name[0]) &&
+                ignis__map_is(r, ignis__map_functions[function].name))
+                break;
+        if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
+            return sides[0];
+        { /* one of this level? its name stands in the list as a word */
+            const char *found = strstr(levels[level], ignis__map_functions[function].name);
+            while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
+                found = strstr(found + 1, ignis__map_functions[function].name);
+            if (!found)
+                return sides[0];
+        }
+        ignis__map_next(r);
+        sides[1] = ignis__map_binary(r, level + 1);
+        if (*r->fault)
+            return 0;
+        sides[0] = ignis__map_apply(r, function, sides, 0);
+    }
+}
+
+static int ignis__map_expression(ignis__map_reader *r)
+{
+    int args[3];
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    args[0] = ignis__map_binary(r, 0);
+    if (ignis__map_take(r, "?")) {
+        args[1] = ignis__map_expression(r);
+        ignis__map_want(r, ":");
+        args[2] = ignis__map_expression(r);
+        args[0] = *r->fault ? 0 : ignis__map_apply(r, IGNIS__MAP_SELECT, args, 0);
+    }
+    r->depth--;
+    return args[0];
+}
+
+/*  Statements `name = expression;`, then the expression that is the result. */
+static int ignis__map_program(ignis__map_reader *r)
+{
+    char token[40];
+    int result;
+    ignis__map_next(r);
+    while (r->kind == 'a') {
+        size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
+        ignis__map_name *name = &r->name[r->name_count];
+        if (r->text[behind] != '=' || r->text[behind + 1] == '=')
+            break;
+        ignis__map_next(r);
+        ignis__map_next(r);
+        result = ignis__map_expression(r);
+        ignis__map_want(r, ";");
+        if (r->name_count == IGNIS__MAP_NAMES)
+            return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+        if (*r->fault)
+            return 0;
+        name->text = r->text + start;
+        name->length = length;
+        name->term = result;
+        r->name_count++;
+    }
+    result = ignis__map_expression(r);
+    ignis__map_take(r, ";");
+    if (r->kind)
+        ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
+    return result;
+}
+
+/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
+    False: the last of the names is neither, or one too many. */
+static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
+{
+    *count = 0;
+    for (;;) {
+        ignis__map_name *name = &names[*count];
+        size_t word, length = 0;
+        int depth = 0;
+        text += strspn(text, " \t\r\n");
+        while (text[length] && (depth > 0 || text[length] != ',')) {
+            depth += strchr("([{", text[length]) ? 1 : strchr(")]}", text[length]) ? -1 : 0;
+            length++;
+        }
+        if (*count == capacity)
+            return false;
+        ++*count;
+        name->text = text;
+        name->length = length;
+        word = ignis__map_word(text);
+        if (word > 0 && word + strspn(text + word, " \t\r\n") == length) {
+            name->length = word;
+        } else {
+            const char *inner = text + word + strspn(text + word, " \t\r\n");
+            if (word == 0 || *inner != '(')
+                return false;
+            inner += 1 + strspn(inner + 1, " \t\r\n");
+            word = ignis__map_word(inner);
+            if (word == 0 || inner[word + strspn(inner + word, " \t\r\n")] != ',')
+                return false;
+            name->text = inner;
+            name->length = word;
+        }
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
+}
+
+/* --- formulas that were read ------------------------------------------------------------------------------------------------ */
+
+/*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
+enum { IGNIS__MAP_UNUSED, IGNIS__MAP_LINEAR, IGNIS__MAP_ONE, IGNIS__MAP_VALUE, IGNIS__MAP_ROW, IGNIS__MAP_COLUMN };
+
+#define IGNIS__MAP_THREADS 128
+
+typedef struct ignis__map_spec {
+    uint16_t
+        needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
+    uint16_t reduced; /* bits of results */
+    uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint8_t dtype[IGNIS_MAX_INPUTS + 1], kind[IGNIS_MAX_INPUTS + 1], out[IGNIS_MAX_INPUTS];
+    uint8_t outs;
+} ignis__map_spec;
+
+typedef struct ignis__map_kernel {
+    ignis__map_spec spec;
+    ignis__device *device;
+    ignis__module module;
+    void *function, *finish; /* null where nothing is reduced */
+    struct ignis__map_kernel *next;
+} ignis__map_kernel;
+
+/*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
+typedef struct ignis__map_needs {
+    uint32_t needed, used, same;
+} ignis__map_needs;
+
+/*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
+typedef struct ignis__formula {
+    uint64_t hash;
+    uint32_t integers;
+    int count, term_count, result;
+    char *text, *names;
+    ignis__map_term *term;
+    ignis__map_kernel *kernels;
+    ignis__map_needs needs[4]; /* found last */
+    int needs_next;
+    struct ignis__formula *next;
+} ignis__formula;
+
+static struct {
+    ignis__mutex lock;
+    ignis__formula *first[256];
+} ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
+
+/*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, const char *text, const char *names, uint64_t hash, int count,
+                                                       uint32_t integers)
+{
+    size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
+    ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
+    ignis__map_term term;
+    int i, k;
+    memset(r, 0, sizeof *r);
+    if (!formula)
+        return NULL;
+    formula->hash = hash;
+    formula->integers = integers;
+    formula->count = count;
+    formula->text = (char *)(formula + 1);
+    formula->names = formula->text + text_size;
+    memcpy(formula->text, text, text_size);
+    memcpy(formula->names, names, names_size);
+    r->text = formula->text;
+    if (!ignis__map_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+        ignis__map_fault(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+                         (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+                         r->name[r->name_count - 1].text);
+    else if (r->name_count != count)
+        ignis__map_fault(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+    else if (text_size > IGNIS__MAP_LENGTH)
+        ignis__map_fault(r, 0, "the formula is longer than %d characters", IGNIS__MAP_LENGTH - 1);
+    r->column = 0; /* none of these is one of the formula */
+    for (i = 0; i < count && !*r->fault; i++) {
+        for (k = 0; k < i; k++)
+            if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
+                ignis__map_fault(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+        memset(&term, 0, sizeof term);
+        term.function = IGNIS__MAP_INPUT;
+        term.type = integers >> i & 1 ? 'i' : 'w';
+        term.number = i;
+        r->name[i].term = ignis__map_term_of(r, &term);
+    }
+    if (!*r->fault)
+        formula->result = ignis__map_program(r);
+    if (!*r->fault)
+        formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+    if (!formula->term) {
+        ignis__free(formula);
+        return NULL;
+    }
+    formula->term_count = r->term_count;
+    memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
+    return formula;
+}
+
+/*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
+static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
+{
+    ignis__formula *formula, **list;
+    ignis__map_reader *r;
+    uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
+    list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (formula = *list; formula; formula = formula->next)
+        if (formula->hash == hash && formula->integers == integers && strcmp(formula->text, text) == 0 &&
+            strcmp(formula->names, names) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (formula)
+        return formula;
+    r = (ignis__map_reader *)ignis__alloc(sizeof *r);
+    formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
+    if (formula) { /* two threads may read the same one; both stay, the newer is found */
+        ignis__mutex_lock(&ignis__formulas.lock);
+        formula->next = *list;
+        *list = formula;
+        ignis__mutex_unlock(&ignis__formulas.lock);
+    } else if (r && *r->fault && r->column) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)r->column, text, r->fault);
+    } else if (r && *r->fault) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", r->fault);
+    } else {
+        ignis__fail_host_memory(call, sizeof *r);
+    }
+    ignis__free(r);
+    return formula;
+}
+
+/* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
+
+/*  A text that grows. */
+typedef struct ignis__map_text {
+    char *data;
+    size_t length, capacity;
+    bool failed;
+} ignis__map_text;
+
+IGNIS__PRINTF(2, 3)
+IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, ...)
+{
+    for (;;) {
+        size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
+        va_list args;
+        int length;
+        char *data;
+        va_start(args, format);
+        length = t->failed ? 0 : vsnprintf(t->data ? t->data + t->length : NULL, left, format, args);
+        va_end(args);
+        if (t->failed || (length >= 0 && (size_t)length < left)) {
+            t->length += (size_t)length;
+            return;
+        }
+        data = (char *)ignis__alloc(capacity);
+        t->failed = !data || length < 0;
+        if (data && t->length)
+            memcpy(data, t->data, t->length);
+        ignis__free(t->data);
+        t->data = data;
+        t->capacity = data ? capacity : 0;
+    }
+}
+
+/*  A formula's lines under way. used: the terms that were named. For each term and input, partial is the derivative: 0 for 0, 1 for 1,
+    else 2 + the term whose line has it. */
+typedef struct ignis__map_lines {
+    const ignis__formula *formula;
+    ignis__map_text text;
+    unsigned char *used;
+    short *partial;
+} ignis__map_lines;
+
+IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
+{
+    const ignis__map_term *term = &lines->formula->term[at];
+    lines->used[at] = 1;
+    if (term->function == IGNIS__MAP_INPUT)
+        ignis__map_add(&lines->text, "x%d", (int)term->number);
+    else if (term->function != IGNIS__MAP_NUMBER)
+        ignis__map_add(&lines->text, "n%d", at);
+    else if (term->type == 'i')
+        ignis__map_add(&lines->text, term->number < 0 ? "(%lldLL)" : "%lldLL", (long long)term->number);
+    else if (!term->text)
+        ignis__map_add(&lines->text, "((W)%lldLL)", (long long)term->number);
+    else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
+        bool whole = strspn(term->text, "0123456789") >= (size_t)term->length;
+        ignis__map_add(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
+    } else
+        ignis__map_add(&lines->text, "(%.*s)", (int)term->length, term->text);
+}
+
+/*  A row's CUDA text for a term. */
+IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at)
+{
+    const ignis__map_term *term = &lines->formula->term[at];
+    for (; *row; row++) {
+        if (*row != '$') {
+            ignis__map_add(&lines->text, "%c", *row);
+            continue;
+        }
+        row++;
+        if (*row == 'n')
+            ignis__map_add(&lines->text, "(%lldLL)", (long long)term->number);
+        else
+            ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
+    }
+}
+
+/*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
+IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_t needed, const unsigned char *live)
+{
+    const ignis__formula *formula = lines->formula;
+    int at, input, i, k, count = formula->count;
+    for (at = 0; at < formula->term_count; at++) {
+        const ignis__map_term *term = &formula->term[at];
+        const ignis__map_function *f = &ignis__map_functions[term->function];
+        short *partial = lines->partial + at * count;
+        if (!live[at] || term->type != 'w')
+            continue;
+        if (term->function == IGNIS__MAP_INPUT) {
+            partial[term->number] = (short)(needed >> term->number & 1);
+            continue;
+        }
+        for (input = 0; input < count; input++) {
+            short of[3] = {0, 0, 0};
+            int terms = 0, last = 0;
+            bool select = term->function == IGNIS__MAP_SELECT;
+            for (i = select; i < f->count; i++) {
+                of[i] = lines->partial[term->arg[i] * count + input];
+                if (of[i] && (select || f->partial[i]))
+                    terms++, last = i;
+            }
+            if (!terms)
+                continue;
+            if (select ? of[1] == of[2] : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* that of an argument */
+                partial[input] = of[last];
+                continue;
+            }
+            partial[input] = (short)(2 + at);
+            ignis__map_add(&lines->text, "    const W d%d_%d = ", at, input);
+            if (select)
+                ignis__map_add_term(lines, term->arg[0]);
+            for (i = select; i < f->count; i++) {
+                const char *row = select ? "1" : f->partial[i];
+                bool one = row && strcmp(row, "1") == 0;
+                if (select)
+                    ignis__map_add(&lines->text, i == 1 ? " ? " : " : ");
+                else if (!of[i] || !row)
+                    continue;
+                else if (terms-- < (f->count == 2 && of[0] && f->partial[0] && of[1] && f->partial[1] ? 2 : 1))
+                    ignis__map_add(&lines->text, " + ");
+                if (!one) {
+                    ignis__map_add(&lines->text, "(");
+                    ignis__map_add_row(lines, row, at);
+                    ignis__map_add(&lines->text, of[i] > 1 ? ")*" : ")");
+                }
+                k = of[i] - 2;
+                if (k >= 0)
+                    ignis__map_add(&lines->text, "d%d_%d", k, input);
+                else if (one)
+                    ignis__map_add(&lines->text, "(W)%d", (int)of[i]);
+            }
+            ignis__map_add(&lines->text, ";\n");
+        }
+    }
+}
+
+/*  Marks what the marked terms are made of. */
+static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
+{
+    int at, i;
+    for (at = formula->term_count - 1; at >= 0; at--)
+        for (i = 0; used[at] && i < ignis__map_functions[formula->term[at].function].count; i++)
+            used[formula->term[at].arg[i]] = 1;
+}
+
+/*  Writes the lines of a value, or of the derivatives by some inputs; ignis__map_lines_free frees them. */
+IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed)
+{
+    static const char types[] = "wib";
+    static const char *const names[] = {"W", "i64", "bool"};
+    size_t terms = (size_t)formula->term_count;
+    unsigned char *live;
+    ignis__map_text partials;
+    int at;
+    memset(lines, 0, sizeof *lines);
+    lines->formula = formula;
+    lines->used = (unsigned char *)ignis__alloc(2 * terms);
+    lines->partial = (short *)ignis__alloc(terms * (size_t)formula->count * sizeof(short));
+    if (!lines->used || !lines->partial)
+        return false;
+    memset(lines->used, 0, 2 * terms);
+    memset(lines->partial, 0, terms * (size_t)formula->count * sizeof(short));
+    live = lines->used + terms;
+    live[formula->result] = 1;
+    ignis__map_mark(formula, live);
+    if (needed)
+        ignis__map_add_partials(lines, needed, live);
+    else
+        lines->used[formula->result] = 1;
+    ignis__map_mark(formula, lines->used);
+    partials = lines->text;
+    memset(&lines->text, 0, sizeof lines->text);
+    for (at = 0; at < formula->term_count; at++) {
+        const ignis__map_term *term = &formula->term[at];
+        const ignis__map_function *f = &ignis__map_functions[term->function];
+        bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+        if (!lines->used[at] || term->function == IGNIS__MAP_INPUT || term->function == IGNIS__MAP_NUMBER)
+            continue;
+        ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
+        ignis__map_add_row(lines, integers ? f->integer : f->value, at);
+        ignis__map_add(&lines->text, ";\n");
+    }
+    if (partials.length)
+        ignis__map_add(&lines->text, "%s", partials.data);
+    lines->text.failed = lines->text.failed || partials.failed;
+    ignis__free(partials.data);
+    return !lines->text.failed;
+}
+
+static void ignis__map_lines_free(ignis__map_lines *lines)
+{
+    ignis__free(lines->text.data);
+    ignis__free(lines->used);
+    ignis__free(lines->partial);
+}
+
+/*  What the gradients by some inputs take. False, and reported, without memory. */
+static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, ignis__map_needs *needs)
+{
+    ignis__map_lines lines;
+    bool found = false, ok;
+    int i;
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (i = 0; i < IGNIS__COUNT(formula->needs) && !found; i++) {
+        found = formula->needs[i].needed == needed;
+        if (found)
+            *needs = formula->needs[i];
+    }
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (found)
+        return true;
+    ok = ignis__map_lines_write(&lines, formula, needed);
+    memset(needs, 0, sizeof *needs);
+    needs->needed = needed;
+    for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
+        needs->used |= (uint32_t)(lines.used[i] != 0) << i;
+        needs->same |= (uint32_t)(lines.partial[formula->result * formula->count + i] == 1) << i;
+    }
+    ignis__map_lines_free(&lines);
+    if (!ok) {
+        ignis__fail_host_memory(call, 1);
+        return false;
+    }
+    ignis__mutex_lock(&ignis__formulas.lock);
+    formula->needs[formula->needs_next++ % IGNIS__COUNT(formula->needs)] = *needs;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    return true;
+}
+
+/*  What a kernel does with the elements: each is a result; or they are reduced, along rows of packs that threads share, or down columns
+    of packs. */
+enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
+
+/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
+    become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+static const struct {
+    const char *name, *none, *none_integer, *fold;
+    bool place;
+} ignis__map_reductions[] = {
+    {"", "", "", "", false},
+    {"sum", "0", "0", "a.v + b.v", false},
+    {"mean", "0", "0", "a.v + b.v", false},
+    {"prod", "1", "1", "a.v * b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"any", "0", "0", "a.v != 0 || b.v != 0", false},
+    {"all", "1", "1", "a.v != 0 && b.v != 0", false},
+    {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
+    {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
+};
+
+/*  A kernel's text under way, and where the words of its parameter are. */
+typedef struct ignis__map_writer {
+    ignis__map_text text;
+    const ignis__formula *formula;
+    const ignis__map_spec *spec;
+    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1]; /* of each input */
+    int packs;                                                      /* how many whole packs there are, and elements behind the last */
+    int dims;                                                       /* size and magic numbers of each dimension but the first */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; then the factor */
+    int words;
+    bool spreads;     /* some inputs are rows or columns */
+    const char *type; /* of f's results */
+} ignis__map_writer;
+
+static void ignis__map_words(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, at = spec->outs, count = w->formula->count;
+    for (i = 0; i <= count; i++) {
+        w->input[i] = at;
+        at += spec->kind[i] != IGNIS__MAP_UNUSED;
+        w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+    }
+    w->packs = at;
+    w->dims = at += 2;
+    at += 3 * (spec->rank - 1);
+    for (i = 0; i <= count; i++) {
+        w->strides[i] = at;
+        at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
+    }
+    w->shared = at;
+    w->words = at + (spec->mode || spec->needed ? 7 : 0);
+}
+
+static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
+
+/*  The coordinates of an element, or of a pack, out of its index. */
+IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
+{
+    int d, dims = w->dims;
+    ignis__map_add(&w->text, "u32 q = %s;", index);
+    for (d = w->spec->rank - 1; d > 0; d--)
+        ignis__map_add(&w->text, " const u32 h%d = quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+                       dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+    ignis__map_add(&w->text, " const u32 c0 = q;");
+}
+
+/*  Where an input's element or pack of the coordinates is. */
+IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, int pack)
+{
+    const ignis__map_spec *spec = w->spec;
+    int d;
+    ignis__map_add(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
+    for (d = 0; d < spec->rank - 1; d++)
+        ignis__map_add(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
+    if (spec->kind[input] == IGNIS__MAP_ROW)
+        ignis__map_add(&w->text, " + (i64)c%d*%d", d, pack);
+    ignis__map_add(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
+}
+
+/*  A call of f with the inputs' elements: those of a pack, or single ones. */
+IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    ignis__map_add(&w->text, "f(");
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] == IGNIS__MAP_UNUSED)
+            continue;
+        if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
+            ignis__map_add(&w->text, "s%d", i);
+        else if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
+            ignis__map_add(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+        else
+            ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
+    }
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+}
+
+/*  Stores a pack of n elements of result k: y[], or y where it is one. */
+IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n, bool one, const char *index)
+{
+    ignis__map_text *t = &w->text;
+    int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
+    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    ignis__map_add(t, "            { u32 o[%d]%s;", words, dtype == IGNIS_U8 ? " = {}" : "");
+    for (e = 0; e < n; e += 1 + half) {
+        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", half ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        if (half && n > 1)
+            ignis__map_add(t, ", y%d[%d]", k, e + 1);
+        ignis__map_add(t, half && n == 1 ? ", 0.f);" : ");");
+    }
+    ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
+}
+
+/*  f, which computes the results of an element, and what stands before it. */
+IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
+{
+    const ignis__formula *formula = w->formula;
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, k = 0, count = formula->count;
+    ignis__map_lines lines;
+    bool ok = ignis__map_lines_write(&lines, formula, spec->needed);
+    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nDI void f(", spec->wide ? "double\n#define IGNIS_WIDE" : "float",
+                   spec->half ? "#define IGNIS_HALF\n" : "");
+    for (i = 0; i <= count; i++)
+        if (spec->kind[i] != IGNIS__MAP_UNUSED)
+            ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
+    ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
+    lines.text.length = 0;
+    for (i = 0; i < count && ok && spec->needed; i++) {
+        int partial = lines.partial[formula->result * count + i];
+        if (!(spec->needed >> i & 1))
+            continue;
+        if (partial > 1)
+            ignis__map_add(t, "    y%d = d%d_%d*x%d;\n", k, partial - 2, i, count);
+        else
+            ignis__map_add(t, partial ? "    y%d = x%d;\n" : "    y%d = 0;\n", k, count);
+        k++;
+    }
+    if (ok && !spec->needed) {
+        ignis__map_add_term(&lines, formula->result);
+        ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
+    }
+    ignis__map_add(t, "}\nstruct P { u64 w[%d]; };\n", w->words);
+    ok = ok && !lines.text.failed;
+    ignis__map_lines_free(&lines);
+    return ok;
+}
+
+/*  What all packs share: values, and arrays of one element. */
+IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    for (i = 0; i <= count; i++)
+        if (spec->kind[i] == IGNIS__MAP_VALUE)
+            ignis__map_add(&w->text, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, w->input[i]);
+        else if (spec->kind[i] == IGNIS__MAP_ONE)
+            ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
+                           ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+    if (spec->mode || spec->needed)
+        ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
+}
+
+/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
+    of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
+IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
+    char element[32], loop[400];
+    for (i = 0; i <= count; i++) {
+        int size = ignis__dtypes[spec->dtype[i]].size;
+        if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
+            ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+        else if (spec->kind[i] >= IGNIS__MAP_ROW)
+            ignis__map_add(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__map_type(spec->dtype[i]), i, per, n);
+    }
+    snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
+             per, there, at);
+    snprintf(element, sizeof element, "at*%du + e", n);
+    ignis__map_add(t, "%s", loop);
+    for (i = 0; i <= count; i++) {
+        int bytes = n * ignis__dtypes[spec->dtype[i]].size;
+        if (spec->kind[i] == IGNIS__MAP_LINEAR)
+            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+    }
+    if (w->spreads && !spec->whole)
+        ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, spec->whole ? "at" : element);
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] < IGNIS__MAP_ROW)
+            continue;
+        if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
+            ignis__map_add(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+        else
+            ignis__map_add(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+        ignis__map_add_place(w, i, spec->whole ? n : 1);
+        ignis__map_add(t, ");");
+    }
+    ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "            %s y%d[%d];\n", w->type, i, n);
+    ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__map_add_call(w, false);
+    ignis__map_add(t, "\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, n, false, "at");
+}
+
+/*  Loads the element behind the last whole pack that is the thread's, and computes. */
+IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *thread)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, count = w->formula->count;
+    ignis__map_add(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1, w->packs,
+                   spec->pack, thread);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, "(u32)at");
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
+            continue;
+        ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
+        if (spec->kind[i] == IGNIS__MAP_LINEAR)
+            ignis__map_add(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+        else
+            ignis__map_add_place(w, i, 1);
+        ignis__map_add(t, ");");
+    }
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "\n        %s y%d;", w->type, i);
+    ignis__map_add(t, "\n        ");
+    ignis__map_add_call(w, true);
+    ignis__map_add(t, "\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, 1, true, "at");
+}
+
+/*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+{
+    bool place = ignis__map_reductions[w->spec->reduction].place;
+    if (parts)
+        ignis__map_add(&w->text, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5,
+                       k, w->shared + 4, at, state);
+    if (place)
+        ignis__map_add(&w->text, "        { const i64 y%d = %s.i;\n", k, state);
+    else
+        ignis__map_add(&w->text, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
+                       w->spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+    ignis__map_add_store(w, k, 1, true, at);
+    ignis__map_add(&w->text, "        }\n");
+}
+
+/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. */
+IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int reduction = spec->reduction, k;
+    bool place = ignis__map_reductions[reduction].place;
+    const char *none = strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer;
+    ignis__map_add(t, "struct S { %s v;%s };\nDI S none() { S s; s.v = %s;%s return s; }\n", w->type, place ? " i64 i;" : "", none,
+                   place ? " s.i = 0x7fffffffffffffffLL;" : "");
+    if (place) /* of equals the first; none is behind all */
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { return a.i == none().i ? b : b.i == none().i ? a : a.v == b.v || (a.v != a.v && "
+                       "b.v != b.v) ? "
+                       "(a.i < b.i ? a : b) : %s ? a : b; }\n",
+                       ignis__map_reductions[reduction].fold);
+    else
+        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", ignis__map_reductions[reduction].fold);
+    ignis__map_add(
+        t,
+        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S other;\n"
+        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, other);\n    }\n"
+        "    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
+        "    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads / 32; i++) s = fold(s, shared[i]);\n"
+        "    return s;\n}\n",
+        place ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    ignis__map_add(t,
+                   "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
+                   "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
+                   w->shared + 2, w->shared + 6);
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(
+            t,
+            "    s = none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+            "        s = fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = together(s, 128, shared);\n"
+            "    if (threadIdx.x == 0)\n",
+            w->shared + 5, k, w->shared + 4);
+        ignis__map_add_result(w, k, "s", "blockIdx.x", false);
+    }
+    ignis__map_add(t, "}\n");
+}
+
+/*  A kernel that reduces rows: a team of threads does a part of one. */
+IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, e, team = spec->team;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60], thread[40];
+    snprintf(there, sizeof there, "first + u*%du < end", team);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(
+        t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
+        IGNIS__MAP_THREADS / team, team, team);
+    ignis__map_add(t, "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
+                   w->shared + 4);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d = none();\n", k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
+                   team * spec->packs_per_thread);
+    snprintf(thread, sizeof thread, "start + first + u*%du", team);
+    ignis__map_add_packs(w, there, thread);
+    for (k = 0; k < spec->outs; k++)
+        for (e = 0; e < spec->pack && (spec->reduced >> k & 1); e++)
+            ignis__map_add(t,
+                           place ? "            { S s; s.v = y%d[%d]; a%d = fold(a%d, (s.i = (i64)(first + u*%du)*%d + %d, s)); }\n"
+                                 : "            { S s; s.v = y%d[%d]; a%d = fold(a%d, s); }\n",
+                           k, e, k, k, team, spec->pack, e);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    if (!w->spreads && spec->pack > 1) {
+        ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+        for (k = 0; k < spec->outs; k++)
+            if (spec->reduced >> k & 1)
+                ignis__map_add(t, "        { S s; s.v = y%d; %sa%d = fold(a%d, s); }\n", k, place ? "s.i = (i64)at; " : "", k, k);
+        ignis__map_add(t, "    }\n");
+    }
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        snprintf(thread, sizeof thread, "a%d", k);
+        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
+IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, n = spec->pack, x = spec->team, y = 256 / x;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60];
+    snprintf(there, sizeof there, "row + u*%du < end", y);
+    ignis__map_add(t,
+                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
+                   "length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
+    ignis__map_add(t,
+                   "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
+    ignis__map_add(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = none();\n", k, n, n, k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
+    {
+        char at[80];
+        snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
+        ignis__map_add_packs(w, there, at);
+    }
+    for (k = 0; k < spec->outs; k++)
+        if (spec->reduced >> k & 1)
+            ignis__map_add(
+                t,
+                place ? "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], (s.i = row + "
+                        "u*%du, s)); }\n"
+                      : "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], s); }\n",
+                n, k, k, k, y);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t,
+                       "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
+                       "__syncthreads();\n",
+                       n, n, k);
+        ignis__map_add(t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n",
+                       x * n, x * n, n);
+        ignis__map_add(t,
+                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
+                       "(u64)group*packs*%d + tile*%du + c;\n",
+                       y, n, x * n);
+        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
+IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    ignis__map_text *t = &w->text;
+    int threads = spec->mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+    bool ok;
+    memset(w, 0, sizeof *w);
+    w->formula = formula;
+    w->spec = spec;
+    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || formula->term[formula->result].type == 'w' ? "W" : "i64";
+    ignis__map_words(w);
+    ok = ignis__map_add_function(w);
+    if (spec->mode)
+        ignis__map_add_folding(w);
+    ignis__map_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
+    ignis__map_add_constants(w);
+    if (spec->mode == IGNIS__MAP_ROWS) {
+        ignis__map_add_rows(w);
+    } else if (spec->mode == IGNIS__MAP_COLUMNS) {
+        ignis__map_add_columns(w);
+    } else {
+        char there[60], at[40];
+        snprintf(at, sizeof at, "base + u*%du", threads);
+        snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
+        ignis__map_add(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
+        ignis__map_add_packs(w, there, at);
+        ignis__map_add(t, "        }\n    }\n");
+        if (spec->pack > 1 && !(w->spreads && spec->whole)) {
+            ignis__map_add_rest(w, "base");
+            ignis__map_add(t, "    }\n");
+        }
+    }
+    ignis__map_add(t, "}\n");
+    return ok && !t->failed;
+}
+
+/* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
+
+/*  A kernel on a device that is entered; null on failure. */
+static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                const ignis__map_spec *spec)
+{
+    static const char *const options[] = {"-w", "-ftz=true"};
+    ignis__map_kernel *kernel;
+    ignis__map_writer writer;
+    ignis__program program;
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (kernel = formula->kernels; kernel; kernel = kernel->next)
+        if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (kernel)
+        return kernel;
+    kernel = (ignis__map_kernel *)ignis__alloc(sizeof *kernel);
+    if (!kernel || !ignis__map_write(&writer, formula, spec)) {
+        if (kernel)
+            ignis__free(writer.text.data);
+        ignis__free(kernel);
+        ignis__fail_host_memory(call, 1);
+        return NULL;
+    }
+    memset(kernel, 0, sizeof *kernel);
+    kernel->spec = *spec;
+    kernel->device = device;
+    memset(&program, 0, sizeof program);
+    program.source = writer.text.data;
+    program.name = "formula.cu";
+    program.options = options;
+    program.option_count = spec->half ? 2 : 1;
+    if (!ignis__module_make(call, device, &program, &kernel->module) ||
+        !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
+        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+        ignis__module_unload(&kernel->module);
+        ignis__free(kernel);
+        kernel = NULL;
+    }
+    ignis__free(writer.text.data);
+    if (!kernel)
+        return NULL;
+    ignis__mutex_lock(&ignis__formulas.lock); /* two threads may make the same one; both stay, the newer is found */
+    kernel->next = formula->kernels;
+    formula->kernels = kernel;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    return kernel;
+}
+
+/*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
+IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
+        ignis__formula *formula = ignis__formulas.first[i], *next;
+        for (; formula; formula = next) {
+            ignis__map_kernel **link = &formula->kernels, *kernel;
+            next = formula->next;
+            while (device && (kernel = *link) != NULL) {
+                if (kernel->device != device) {
+                    link = &kernel->next;
+                    continue;
+                }
+                *link = kernel->next;
+                ignis__module_unload(&kernel->module);
+                ignis__free(kernel);
+            }
+            if (!device) {
+                ignis__free(formula->term);
+                ignis__free(formula);
+            }
+        }
+        if (!device)
+            ignis__formulas.first[i] = NULL;
+    }
+}
+
+/*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
+    the one that comes in. */
+typedef struct ignis__map_run {
+    ignis__formula *formula;
+    ignis_shape shape;
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 1]; /* null: a value */
+    ignis_dtype dtype[IGNIS_MAX_INPUTS + 1];
+    ignis__address address[IGNIS_MAX_INPUTS + 1];
+    double value[IGNIS_MAX_INPUTS];
+    uint32_t used, needed; /* bits of inputs */
+    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    ignis_reducer reduction;
+    const ignis_shape *to_shape;
+    double factor; /* of a mean, or of the gradient that comes in */
+    int outs;
+    ignis_dtype out[IGNIS_MAX_INPUTS];
+    ignis__address to[IGNIS_MAX_INPUTS];
+} ignis__map_run;
+
+/*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
+static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+{
+    int d, lacking = shape->ndim - array->ndim;
+    int64_t step = 1;
+    bool same = true;
+    for (d = shape->ndim - 1; d >= 0; d--) {
+        int64_t dim = d < lacking ? 1 : array->dim[d - lacking];
+        stride[d] = dim == 1 ? 0 : step;
+        step *= dim;
+        same = same && (dim == shape->dim[d]);
+    }
+    return same;
+}
+
+/*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
+static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS_MAX_DIMS], int64_t *dim)
+{
+    int d, i, rank = 0;
+    for (d = 0; d < shape->ndim; d++) {
+        bool merge = rank > 0;
+        if (shape->dim[d] == 1)
+            continue;
+        for (i = 0; i < count && merge; i++)
+            merge = stride[i][rank - 1] == stride[i][d] * shape->dim[d];
+        rank += !merge;
+        dim[rank - 1] = merge ? dim[rank - 1] * shape->dim[d] : shape->dim[d];
+        for (i = 0; i < count; i++)
+            stride[i][rank - 1] = stride[i][d];
+    }
+    return rank;
+}
+
+/*  How the elements of a shape are reduced to those of another, which spreads over it: the dimensions before, of, and behind those that
+    are reduced. False: these are not neighbours. */
+static bool ignis__map_group(const ignis_shape *shape, const ignis_shape *reduced, int64_t *outer, int64_t *n, int64_t *inner)
+{
+    int d, lacking = shape->ndim - reduced->ndim;
+    *outer = *n = *inner = 1;
+    for (d = 0; d < shape->ndim; d++) {
+        int64_t dim = shape->dim[d];
+        bool is = dim != (d < lacking ? 1 : reduced->dim[d - lacking]);
+        if (is && *inner > 1)
+            return false;
+        *(is ? n : *n > 1 ? inner : outer) *= dim;
+    }
+    return true;
+}
+
+/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+{
+    int pack, i, count = run->formula->count;
+    for (pack = 16 / widest; pack > 1; pack /= 2) {
+        ignis__address bits = (ignis__address)(multiple % pack);
+        for (i = 0; i < run->outs; i++)
+            if (!(run->reduced >> i & 1))
+                bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
+        for (i = 0; i <= count; i++)
+            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+                bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
+        if (!bits)
+            break;
+    }
+    return pack;
+}
+
+/*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
+static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
+{
+    int64_t stride[IGNIS_MAX_INPUTS + 3][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
+                                                                               blocks;
+    uint64_t words[IGNIS_MAX_INPUTS + IGNIS_MAX_INPUTS + 1 + 9 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 1) * IGNIS_MAX_DIMS], shared[7];
+    int count = run->formula->count, rank, widest = 1, linear = 0, i, d;
+    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
+    bool ok, one_row;
+    const ignis__map_kernel *kernel;
+    ignis__block *memory = NULL;
+    ignis__map_writer w;
+    ignis__map_spec spec;
+    void *params[1];
+    memset(&spec, 0, sizeof spec);
+    memset(&w, 0, sizeof w);
+    memset(stride, 0, sizeof stride);
+    for (i = 0; i <= count; i++)
+        if (run->used >> i & 1 && run->input[i])
+            ignis__map_strides(&run->shape, run->input[i], stride[i]);
+    ignis__map_strides(&run->shape, &run->shape, stride[count + 1]);
+    if (run->reduced) {
+        ignis__map_strides(&run->shape, run->to_shape, stride[count + 2]);
+        ignis__map_group(&run->shape, run->to_shape, &outer, &n, &inner);
+    }
+    rank = ignis__map_collapse(&run->shape, count + 2 + (run->reduced != 0), stride, dim);
+    if (rank == 0) { /* a single element */
+        rank = 1;
+        dim[0] = 1;
+        for (i = 0; i <= count + 1; i++)
+            stride[i][0] = 1;
+    }
+    for (d = 0; d < rank; d++)
+        numel *= dim[d];
+    if (numel == 0)
+        return true;
+    spec.needed = (uint16_t)run->needed;
+    spec.outs = (uint8_t)run->outs;
+    spec.reduced = (uint16_t)run->reduced;
+    spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
+    spec.mode = (uint8_t)(!run->reduced ? IGNIS__MAP_EACH : inner == 1 && n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS);
+    if (spec.mode == IGNIS__MAP_COLUMNS && n == 1) { /* nothing is folded: all are columns of one row */
+        inner = outer * inner;
+        outer = 1;
+    }
+    spec.half = true;
+    for (i = 0; i < run->outs; i++) {
+        int size = ignis__dtypes[run->out[i]].size;
+        spec.out[i] = (uint8_t)run->out[i];
+        spec.half = spec.half && size == 2;
+        spec.wide = spec.wide || run->out[i] == IGNIS_F64;
+        if (!(run->reduced >> i & 1))
+            widest = size > widest ? size : widest;
+    }
+    for (i = 0; i <= count; i++) {
+        bool one = true, same = true;
+        int size = ignis__dtypes[run->dtype[i]].size;
+        if (!run->input[i] || !(run->used >> i & 1)) {
+            spec.kind[i] = run->used >> i & 1 ? IGNIS__MAP_VALUE : IGNIS__MAP_UNUSED;
+            continue;
+        }
+        for (d = 0; d < rank; d++) {
+            one = one && stride[i][d] == 0;
+            same = same && stride[i][d] == stride[count + 1][d];
+        }
+        spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
+        spec.dtype[i] = (uint8_t)run->dtype[i];
+        spec.wide = spec.wide || run->dtype[i] == IGNIS_F64;
+        linear += same;
+        w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
+        if (!one && stride[i][rank - 1])
+            widest = size > widest ? size : widest;
+    }
+    one_row = spec.mode == IGNIS__MAP_ROWS && outer == 1 && !w.spreads;
+    spec.half = spec.half && !spec.wide;
+    spec.pack = (uint8_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint8_t)(w.spreads ? rank : 1);
+    spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
+    spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
+    full = numel / spec.pack;
+    if ((w.spreads && !spec.whole ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
+        return false;
+    }
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
+    memset(words, 0, sizeof words);
+    memset(shared, 0, sizeof shared);
+    if (spec.mode == IGNIS__MAP_ROWS) {
+        int64_t packs = n / spec.pack;
+        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs, 1024));
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
+        parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
+        shared[4] = (uint64_t)outer;
+        blocks = ignis__ceil_div(outer * parts, IGNIS__MAP_THREADS / spec.team);
+    } else if (spec.mode == IGNIS__MAP_COLUMNS) {
+        int64_t packs = inner / spec.pack, tiles;
+        for (spec.team = 1; spec.team < packs && spec.team < 32;)
+            spec.team = (uint8_t)(2 * spec.team);
+        tiles = ignis__ceil_div(packs, spec.team);
+        parts = ignis__clamp(8 * (int64_t)work->device->info.multiprocessors / (outer * tiles), 1, ignis__ceil_div(n * spec.team, 1024));
+        shared[0] = (uint64_t)n;
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(n, parts);
+        parts = ignis__ceil_div(n, (int64_t)shared[3]);
+        shared[4] = (uint64_t)(outer * inner);
+        blocks = outer * tiles * parts;
+        block[0] = 256;
+    }
+    if (blocks > INT32_MAX) {
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
+        return false;
+    }
+    if (parts > 1) {
+        memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
+        if (!memory)
+            return false;
+        shared[5] = memory->address;
+    }
+    shared[2] = (uint64_t)parts;
+    memcpy(&shared[6], &run->factor, sizeof shared[6]);
+    w.formula = run->formula;
+    w.spec = &spec;
+    ignis__map_words(&w);
+    if (spec.mode || spec.needed)
+        memcpy(words + w.shared, shared, sizeof shared);
+    for (i = 0; i < run->outs; i++)
+        words[i] = run->to[i];
+    words[w.packs] = (uint64_t)full;
+    words[w.packs + 1] = (uint64_t)(numel % spec.pack);
+    for (d = 1; d < spec.rank; d++) {
+        uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1), shift = 0;
+        while (((uint64_t)1 << shift) < divisor)
+            shift++;
+        words[w.dims + 3 * d - 3] = divisor;
+        words[w.dims + 3 * d - 2] = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - divisor)) / divisor + 1;
+        words[w.dims + 3 * d - 1] = shift;
+    }
+    for (i = 0; i <= count; i++) {
+        if (spec.kind[i] == IGNIS__MAP_VALUE)
+            memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
+        else if (spec.kind[i] != IGNIS__MAP_UNUSED)
+            words[w.input[i]] = run->address[i];
+        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
+            words[w.strides[i] + d] = (uint64_t)stride[i][d];
+    }
+    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    params[0] = words;
+    grid[0] = (unsigned)blocks;
+    ok = kernel && ignis__launch(work, kernel->function, grid, block, 0, params);
+    if (memory && ok) {
+        grid[0] = (unsigned)shared[4];
+        block[0] = 128;
+        ok = ignis__launch(work, kernel->finish, grid, block, 0, params);
+    }
+    if (memory)
+        ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+/*  Runs the kernel of a formula whose result is reduced, in steps where the reduced dimensions are no neighbours: the last ones first,
+    the others of what that gives. */
+static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
+{
+    int64_t outer, n, inner, numel = 1;
+    ignis_shape shape = run->shape;
+    const ignis_shape *to_shape = run->to_shape;
+    ignis__map_run last;
+    ignis__block *memory;
+    int d, lacking = shape.ndim - to_shape->ndim;
+    bool found = false, ok;
+    if (ignis__map_group(&run->shape, to_shape, &outer, &n, &inner))
+        return ignis__map_launch(work, run);
+    if (ignis__map_reductions[run->reduction].place) {
+        ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "%s is along all dimensions, or such that are neighbours",
+                    ignis__map_reductions[run->reduction].name);
+        return false;
+    }
+    for (d = shape.ndim - 1; d >= 0; d--) {
+        bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
+        if (found && !is && shape.dim[d] > 1)
+            break;
+        found = found || is;
+        if (is)
+            shape.dim[d] = 1;
+    }
+    for (d = 0; d < shape.ndim; d++)
+        numel *= shape.dim[d];
+    last = *run;
+    memset(last.input, 0, sizeof last.input);
+    last.shape = shape;
+    last.input[0] = &shape;
+    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN ? IGNIS_I64 : IGNIS_F32;
+    for (d = 0; d < run->formula->count; d++)
+        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last.dtype[0] == IGNIS_F32)
+            last.dtype[0] = IGNIS_F64;
+    last.used = 1;
+    last.formula = ignis__formula_get(work->call, "x", "x", 1, last.dtype[0] == IGNIS_I64);
+    memory = last.formula ? ignis__memory_take(work->call, work->device, work->stream, numel * 8) : NULL;
+    if (!memory)
+        return false;
+    last.address[0] = run->to[0] = memory->address;
+    run->to_shape = &shape;
+    run->out[0] = last.dtype[0];
+    run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
+    ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
+    ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+IGNIS__MAYBE_UNUSED static double ignis__nan(void)
+{
+    static const uint64_t bits = 0x7FF8000000000000u;
+    double nan_value;
+    memcpy(&nan_value, &bits, sizeof nan_value);
+    return nan_value;
+}
+
+/*  What a reduction of no elements gives; false, and reported, where that is nothing. */
+static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
+{
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+        return false;
+    }
+    *value = reducer == IGNIS_REDUCE_MEAN ? ignis__nan() : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
+    return true;
+}
+
+static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
+{
+    if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _ARGMIN are 1 to %d", (int)reducer,
+                (int)IGNIS_REDUCE_COUNT - 1);
+    return false;
+}
+
+/*  The shape that arrays of several spread over, by NumPy's rules. */
+static bool ignis__map_shape(const char *call, const ignis__formula *formula, ignis__map_run *run)
+{
+    ignis__map_name names[IGNIS_MAX_INPUTS];
+    int i, d, k, count = formula->count;
+    memset(&run->shape, 0, sizeof run->shape);
+    for (i = 0; i < count; i++)
+        if (run->input[i] && run->input[i]->ndim > run->shape.ndim)
+            run->shape.ndim = run->input[i]->ndim;
+    for (d = 0; d < run->shape.ndim; d++) {
+        run->shape.dim[d] = 1;
+        for (i = 0; i < count; i++) {
+            int lacking = run->input[i] ? run->shape.ndim - run->input[i]->ndim : IGNIS_MAX_DIMS;
+            if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
+                continue;
+            if (run->shape.dim[d] != 1) {
+                ignis__map_names(formula->names, names, &k, count);
+                for (k = 0; !run->input[k]; k++)
+                    ;
+                ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call,
+                            "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                            "%.*s is %s",
+                            (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text, (long long)run->shape.dim[d], d,
+                            (int)names[k].length, names[k].text, ignis__shape_write(run->input[k]).text);
+                return false;
+            }
+            run->shape.dim[d] = run->input[i]->dim[d - lacking];
+        }
+    }
+    return true;
+}
+
+/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+    bf16 together are f32, and f32 for integers alone. */
+static ignis_dtype ignis__map_dtype(const ignis__map_run *run)
+{
+    char type = run->formula->term[run->formula->result].type;
+    ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
+    int i;
+    for (i = 0; i < run->formula->count && type == 'w'; i++) {
+        ignis_dtype dtype = run->input[i] ? run->dtype[i] : IGNIS_DTYPE_DEFAULT;
+        if (dtype < IGNIS_F16 || dtype > IGNIS_F64 || dtype == widest)
+            continue;
+        widest = widest == IGNIS_F16 && dtype == IGNIS_BF16   ? IGNIS_F32
+                 : widest == IGNIS_BF16 && dtype == IGNIS_F16 ? IGNIS_F32
+                 : dtype > widest                             ? dtype
+                                                              : widest;
+    }
+    return type == 'b' ? IGNIS_U8 : type == 'i' ? IGNIS_I64 : widest ? widest : IGNIS_F32;
+}
+
+/*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
+#define IGNIS__VALUES 64
+
+static IGNIS__TLS struct {
+    double value[IGNIS__VALUES];
+    uint32_t made;
+} ignis__values;
+
+static uint64_t ignis__value_tag(void) { return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)15 << 28; }
+
+static uint64_t ignis__value_make(double value)
+{
+    ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
+    return ignis__value_tag() | (ignis__values.made & 0xFFFFFFFu);
+}
+
+/*  Whether a handle is that of a value, which must be one of the last. */
+static bool ignis__value_is(uint64_t handle) { return (handle >> 28 & 15) == 15; }
+
+static bool ignis__value_get(const char *call, uint64_t handle, double *value)
+{
+    uint32_t ago = (ignis__values.made - (uint32_t)handle) & 0xFFFFFFFu;
+    if ((handle & ~(uint64_t)0xFFFFFFF) != ignis__value_tag() || ago >= IGNIS__VALUES) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return false;
+    }
+    *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
+    return true;
+}
+
+/*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
+static bool ignis__map_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
+                             ignis__map_run *run, uint64_t *others, int *at, int *held)
+{
+    int i;
+    *held = 0;
+    memset(run, 0, sizeof *run);
+    if (!ignis__enter(call))
+        return false;
+    if (!formula || !names) {
+        ignis__fail_null(call, !formula ? "formula" : "inputs.names");
+        return false;
+    }
+    if (count < 1 || count > IGNIS_MAX_INPUTS) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (!ignis__value_is(handles[i])) {
+            at[*held] = i;
+            others[(*held)++] = handles[i];
+        } else if (!ignis__value_get(call, handles[i], &run->value[i]))
+            return false;
+    }
+    if (*held == 0)
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "all inputs are values; one has to say which shape the result has");
+    return *held > 0;
+}
+
+/*  Reads the formula, once run->input and dtype are set, and finds the shape of its result. */
+static bool ignis__map_prepare(const char *call, const char *formula, const char *names, int count, ignis__map_run *run)
+{
+    uint32_t integers = 0;
+    int i;
+    for (i = 0; i < count; i++)
+        if (run->input[i])
+            integers |= (uint32_t)(run->dtype[i] >= IGNIS_I32) << i;
+    run->formula = ignis__formula_get(call, formula, names, count, integers);
+    if (!run->formula || !ignis__map_shape(call, run->formula, run))
+        return false;
+    run->used = ((uint32_t)1 << count) - 1;
+    run->factor = 1;
+    return true;
+}
+
+/* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
+
+IGNIS_API ignis_array ignis_array_value(double value)
+{
+    ignis_array handle;
+    handle.id = ignis__value_make(value);
+    return handle;
+}
+
+/*  Whether dst may be written while src is read: apart, or the same elements. */
+static bool ignis__map_apart(const char *call, const ignis__array *dst, const ignis__array *src)
+{
+    if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
+        return false;
+    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
+        return true;
+    ignis__fail(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+                ignis__array_label(src).text);
+    return false;
+}
+
+/*  Holds dst and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing is held. */
+static bool ignis__map_arrays(const char *call, ignis_array dst, const char *formula, const ignis_array_inputs *inputs, ignis__work *work,
+                              ignis__map_run *run, ignis__array **arrays, int *held)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis_array handles[IGNIS_MAX_INPUTS + 1];
+    int at[IGNIS_MAX_INPUTS], i, count;
+    bool ok;
+    for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
+        ids[i] = inputs->array[i].id;
+    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+        return false;
+    handles[0] = dst;
+    for (i = 0; i < count; i++)
+        handles[1 + i].id = others[i];
+    if (!ignis__array_hold_all(call, 1 + count, handles, arrays))
+        return false;
+    *held = 1 + count;
+    ok = ignis__work_begin(call, arrays[0]->storage->device, work);
+    if (!ok) {
+        ignis__array_drop_all(call, *held, arrays);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        run->input[at[i]] = &arrays[1 + i]->shape;
+        run->dtype[at[i]] = arrays[1 + i]->dtype;
+    }
+    ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    for (i = 0; i < count && ok; i++)
+        ok = ignis__same_device(call, arrays[0], arrays[1 + i], "an input") && ignis__work_read(work, arrays[1 + i], &run->address[at[i]]);
+    if (!ok) {
+        ignis__work_end(work);
+        ignis__array_drop_all(call, *held, arrays);
+    }
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_map";
+    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__map_run run;
+    ignis__work work;
+    int64_t numel = 1;
+    int held, i;
+    bool ok;
+    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+        return ignis__failed();
+    for (i = 0; i < run.shape.ndim; i++)
+        numel *= run.shape.dim[i];
+    ok = numel == arrays[0]->numel;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst is %s, the result %s", ignis__shape_write(&arrays[0]->shape).text,
+                    ignis__shape_write(&run.shape).text);
+    run.outs = 1;
+    run.out[0] = arrays[0]->dtype;
+    ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]);
+    for (i = 1; i < held && ok; i++)
+        ok = ignis__map_apart(call, arrays[0], arrays[i]);
+    ok = ok && ignis__map_launch(&work, &run);
+    ignis__work_end(&work);
+    ignis__array_drop_all(call, held, arrays);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_reduce";
+    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    int64_t numel = 1;
+    double none = 0;
+    ignis__map_run run;
+    ignis__work work;
+    int held, i, lacking;
+    bool ok;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__failed();
+    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+        return ignis__failed();
+    lacking = run.shape.ndim - arrays[0]->shape.ndim;
+    ok = lacking >= 0;
+    for (i = 0; i < run.shape.ndim; i++) {
+        numel *= run.shape.dim[i];
+        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+    }
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
+                    ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
+    run.outs = 1;
+    run.reduced = 1;
+    run.reduction = reducer;
+    run.to_shape = &arrays[0]->shape;
+    run.out[0] = arrays[0]->dtype;
+    run.factor = (double)arrays[0]->numel / (double)numel;
+    for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
+        ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0) {
+            ignis__fail(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+            ok = false;
+        }
+    }
+    if (ok && numel == 0)
+        ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+    else
+        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__map_reduce(&work, &run);
+    ignis__work_end(&work);
+    ignis__array_drop_all(call, held, arrays);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 #ifndef IGNIS_NO_TENSORS
 
 /* ===============================================================================================================
@@ -9805,11 +11998,10 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
-/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
-    backward has used it. One block of memory holds it with its lists.
-
-    Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the thread of the
-    tape may use an entry as long as it holds the output, and others may under the output's lock. */
+/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a backward has
+    used it. One block of memory holds it with its lists.
+     Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the
+    thread of the tape may use an entry as long as it holds the output, and others may under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
@@ -10003,14 +12195,6 @@ IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
 }
 
 static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
-
-static double ignis__nan(void)
-{
-    static const uint64_t bits = 0x7FF8000000000000u;
-    double nan_value;
-    memcpy(&nan_value, &bits, sizeof nan_value);
-    return nan_value;
-}
 
 IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
@@ -12493,9 +14677,9 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS 8
-#define IGNIS__OP_MADE 24
-#define IGNIS__OP_SAVED 5
+#define IGNIS__OP_INPUTS (1 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_MADE 160
+#define IGNIS__OP_SAVED IGNIS_MAX_INPUTS
 
 typedef struct ignis__op {
     ignis__work work;
@@ -14731,6 +16915,322 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
         out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
+}
+
+/* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
+
+/*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
+typedef struct ignis__map_rule {
+    ignis__formula *formula;
+    ignis_shape shape; /* of the result */
+    int saved[IGNIS_MAX_INPUTS];
+    ignis_shape given; /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    double factor;     /* of that gradient */
+    uint32_t same;     /* bits of inputs whose gradient it is */
+    double value[IGNIS_MAX_INPUTS];
+    int count; /* of tensors */
+    struct {
+        int input; /* which one of the formula it is */
+        ignis_dtype dtype;
+        ignis_shape shape;
+    } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
+} ignis__map_rule;
+
+/*  The sum of an array over where one of a shape was spread over it, as a dtype: by neighbouring dimensions at a time, the last ones
+    first. The array is of the dtype, or is W. */
+static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
+                                       ignis_dtype dtype)
+{
+    int64_t stride[1][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS];
+    ignis__array *out = from;
+    ignis__spread spread;
+    int rank, d;
+    ignis__map_strides(spread_over, shape, stride[0]);
+    rank = ignis__map_collapse(spread_over, 1, stride, dim);
+    spread.inner = 1;
+    for (d = rank - 1; d >= 0 && op->ok; d--) {
+        if (stride[0][d]) {
+            spread.inner *= dim[d];
+            continue;
+        }
+        spread.n = dim[d];
+        spread.outer = 1;
+        for (rank = 0; rank < d; rank++)
+            spread.outer *= dim[rank];
+        from = out;
+        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, spread.outer * spread.inner, from->dtype);
+        if (out)
+            ignis__op_sum(op, out, from, NULL, 1, &spread);
+    }
+    return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
+}
+
+/*  Whether a tensor has fewer elements than the shape, over which it was spread. */
+static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
+{
+    const ignis_shape *shape = &p->tensor[tensor].shape;
+    return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
+}
+
+/*  Whether the needed tensors that were spread were so along the same dimensions, which are neighbours: then the kernel of all gradients
+    also sums them. */
+static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
+{
+    const ignis_shape *shape, *first = NULL;
+    int64_t outer, n, inner;
+    int i, d;
+    for (i = 0; i < p->count; i++) {
+        if (!(needed >> p->tensor[i].input & 1) || !ignis__map_spread(p, i))
+            continue;
+        shape = &p->tensor[i].shape;
+        if (!first)
+            first = shape;
+        for (d = 1; d <= p->shape.ndim; d++)
+            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
+                return false;
+    }
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__map_group(&p->shape, first, &outer, &n, &inner);
+}
+
+static ignis_status ignis__map_backward(const ignis_backward_args *args)
+{
+    static const char call[] = "ignis_map";
+    const ignis__map_rule *p = (const ignis__map_rule *)args->params;
+    ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
+    uint32_t needed = 0, all = 0;
+    ignis__map_needs needs;
+    ignis__map_run run;
+    ignis__op op;
+    int i, count = p->formula->count;
+    bool wide = false, fused;
+    if (!ignis__op_begin_backward(&op, call, args))
+        return ignis__failed();
+    memset(&run, 0, sizeof run);
+    run.formula = p->formula;
+    run.shape = p->shape;
+    run.dtype[count] = op.in[0]->dtype;
+    run.input[count] = &p->given;
+    run.factor = p->factor;
+    for (i = 0; i < count; i++) {
+        run.value[i] = p->value[i];
+        if (p->saved[i]) {
+            run.dtype[i] = op.in[p->saved[i]]->dtype;
+            run.input[i] = &op.in[p->saved[i]]->shape;
+            wide = wide || run.dtype[i] == IGNIS_F64;
+        }
+    }
+    for (i = 0; i < p->count; i++) {
+        wide = wide || p->tensor[i].dtype == IGNIS_F64;
+        if (!args->needed[i] || !ignis__dtype_is_float(p->tensor[i].dtype))
+            continue;
+        all |= (uint32_t)1 << p->tensor[i].input;
+        if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
+            needed |= (uint32_t)1 << p->tensor[i].input;
+    }
+    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, &needs);
+    run.used = needs.used | (uint32_t)1 << count;
+    run.needed = needed;
+    fused = ignis__map_spread_alike(p, needed);
+    for (i = 0; i < count && op.ok; i++) { /* the results in the order of the formula's inputs */
+        int k;
+        bool spread;
+        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
+            ;
+        if (!(needed >> i & 1))
+            continue;
+        spread = ignis__map_spread(p, k);
+        run.out[run.outs] = !spread || fused ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        made[k] = ignis__op_new(&op, spread && fused ? &p->tensor[k].shape : &p->shape, run.out[run.outs]);
+        if (spread && fused) {
+            run.reduced |= (uint32_t)1 << run.outs;
+            run.reduction = IGNIS_REDUCE_SUM;
+            run.to_shape = &p->tensor[k].shape;
+        }
+        run.to[run.outs++] = ignis__op_write(&op, made[k]);
+    }
+    for (i = 0; i <= count; i++)
+        if (needed && (run.used >> i & 1) && run.input[i])
+            run.address[i] = ignis__op_read(&op, i == count ? op.in[0] : op.in[p->saved[i]]);
+    if (op.ok && needed)
+        op.ok = ignis__map_launch(&op.work, &run);
+    for (i = 0; i < p->count && op.ok; i++) {
+        if (!(all >> p->tensor[i].input & 1))
+            continue;
+        if (!made[i] && !ignis__map_spread(p, i))
+            args->grad_inputs[i] = args->grad_output;
+        else if (made[i] && (fused || !ignis__map_spread(p, i)))
+            gradients[i] = made[i];
+        else
+            gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+    }
+    return ignis__op_give(&op, args, p->count, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_value(double value)
+{
+    ignis_tensor handle;
+    handle.id = ignis__value_make(value);
+    return handle;
+}
+
+/*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
+static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, ignis__map_run *run,
+                               ignis__map_rule *rule)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis_tensor handles[IGNIS_MAX_INPUTS];
+    ignis__map_needs needs;
+    int at[IGNIS_MAX_INPUTS], i;
+    uint32_t needed = 0;
+    for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
+        ids[i] = inputs->tensor[i].id;
+    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+        return false;
+    for (i = 0; i < rule->count; i++)
+        handles[i].id = others[i];
+    if (!ignis__op_begin(op, call, rule->count, handles))
+        return false;
+    for (i = 0; i < rule->count; i++) {
+        run->input[at[i]] = &op->in[i]->shape;
+        run->dtype[at[i]] = op->in[i]->dtype;
+        if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
+            needed |= (uint32_t)1 << at[i];
+    }
+    op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    for (i = 0; i < rule->count && op->ok; i++)
+        run->address[at[i]] = ignis__op_read(op, op->in[i]);
+    if (!op->ok || !op->records)
+        return true;
+    rule->formula = run->formula;
+    rule->shape = run->shape;
+    memcpy(rule->value, run->value, sizeof rule->value);
+    memset(rule->saved, 0, sizeof rule->saved);
+    rule->given = run->shape;
+    rule->factor = 1;
+    op->ok = needed == 0 || ignis__map_needs_get(call, run->formula, needed, &needs);
+    rule->same = op->ok && needed ? needs.same : 0;
+    for (i = 0; i < rule->count && op->ok; i++) {
+        rule->tensor[i].input = at[i];
+        rule->tensor[i].dtype = op->in[i]->dtype;
+        rule->tensor[i].shape = op->in[i]->shape;
+        if (needed && (needs.used >> at[i] & 1)) {
+            rule->saved[at[i]] = 1 + op->saved_count;
+            ignis__op_save(op, op->in[i]);
+        }
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+{
+    static const char call[] = "ignis_map";
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL;
+    ignis__op op;
+    if (!ignis__map_tensors(&op, call, formula, &inputs, &run, &rule))
+        return ignis__no_tensor();
+    if (op.ok)
+        out = ignis__op_new(&op, &run.shape, run.out[0] = ignis__map_dtype(&run));
+    run.outs = 1;
+    run.to[0] = ignis__op_write(&op, out);
+    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    return ignis__op_end_recorded(&op, out, "map", ignis__map_backward, &rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                     ignis_shape *out)
+{
+    uint32_t dims = 0;
+    int i, d;
+    *kept = *shape;
+    memset(out, 0, sizeof *out);
+    for (i = 0; desc && i < desc->dim_count; i++) {
+        d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
+        if (i >= IGNIS_MAX_DIMS || d < 0 || d >= shape->ndim || dims >> d & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, i < IGNIS_MAX_DIMS ? desc->dims[i] : 0,
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+        dims |= (uint32_t)1 << d;
+    }
+    for (d = 0; d < shape->ndim; d++) {
+        bool is = !desc || desc->dim_count == 0 || (dims >> d & 1);
+        if (is)
+            kept->dim[d] = 1;
+        if (!is || (desc && desc->keepdim))
+            out->dim[out->ndim++] = kept->dim[d];
+    }
+    if (out->ndim == 0) {
+        out->ndim = 1;
+        out->dim[0] = 1;
+    }
+    return true;
+}
+
+static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                       const ignis_reduce_desc *desc)
+{
+    ignis_shape kept, shape;
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL;
+    ignis_dtype dtype;
+    ignis__op op;
+    int64_t numel;
+    double none = 0;
+    char type;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__no_tensor();
+    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+        return ignis__no_tensor();
+    if (op.ok && op.records && reducer != IGNIS_REDUCE_SUM && reducer != IGNIS_REDUCE_MEAN && reducer < IGNIS_REDUCE_ANY)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "%s has no gradient, and an input requires one; ignis_detach makes one that does not",
+                       ignis__map_reductions[reducer].name);
+    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+        type = run.formula->term[run.formula->result].type;
+        dtype = ignis__map_dtype(&run);
+        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL                        ? IGNIS_U8
+                : reducer >= IGNIS_REDUCE_ARGMAX || (type == 'b' && reducer != IGNIS_REDUCE_MEAN) ? IGNIS_I64
+                : type != 'w' && reducer == IGNIS_REDUCE_MEAN                                     ? IGNIS_F32
+                                                                                                  : dtype;
+        out = ignis__op_new(&op, &shape, dtype);
+        numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+        run.outs = 1;
+        run.out[0] = dtype;
+        run.reduced = 1;
+        run.reduction = reducer;
+        run.to_shape = &kept;
+        if (reducer == IGNIS_REDUCE_MEAN && numel)
+            run.factor = (double)ignis__shape_product(&kept, 0, kept.ndim) / (double)numel;
+        rule.given = kept;
+        rule.factor = run.factor;
+        rule.same = 0;
+        if (op.ok && numel == 0 && out->numel > 0) {
+            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            ignis__op_fill(&op, out, none);
+        } else {
+            run.to[0] = ignis__op_write(&op, out);
+            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+        }
+    }
+    return ignis__op_end_recorded(&op, out, ignis__map_reductions[reducer].name, ignis__map_backward, &rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+{
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
@@ -20414,12 +22914,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__devices_lost())
             (void)ignis__device_wait(call, device);
         ignis__builtins_close(device);
+        ignis__formulas_close(device);
 #ifndef IGNIS_NO_TENSORS
         ignis__matmul_close(device);
 #endif
         ignis__memory_close(call, device);
         ignis__device_close(call, device);
     }
+    ignis__formulas_close(NULL);
     ignis__images_close();
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();
