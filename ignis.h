@@ -1,6 +1,7 @@
 /*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
-    MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+    SPDX-License-Identifier: MIT
+    The licence is at the end of the file. What has changed: CHANGELOG.md.
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 

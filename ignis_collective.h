@@ -1,6 +1,7 @@
 /*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
-    Part of Ignis; MIT licence, at the end of ignis.h.
+    SPDX-License-Identifier: MIT
+    Part of Ignis; the licence is at the end of ignis.h.
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 

@@ -1,39 +1,42 @@
 /*  ignis_kernels.h - v0.4.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
 
+    SPDX-License-Identifier: MIT
+    The licence is at the end of ignis.h.
+
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  908 lines   38310 bytes
-        activation.cu               85 lines    3095 bytes
-        activation.cuh              36 lines    1716 bytes
-        attention.cu               364 lines   15305 bytes
-        attention.cuh              118 lines    5610 bytes
-        attention_decode.cu        208 lines    9215 bytes
-        attention_decode_mma.cu    126 lines    5798 bytes
-        attention_hopper.cu        566 lines   25754 bytes
-        attention_hopper_backward.cu   743 lines   36188 bytes
-        attention_mma.cu           414 lines   21261 bytes
-        attention_tiles.cuh        262 lines   10802 bytes
-        collective.cu              617 lines   29234 bytes
-        collective.cuh             330 lines   15677 bytes
-        elementwise.cu              70 lines    2915 bytes
-        embedding.cu               294 lines   13079 bytes
-        gemm.cu                    176 lines    7674 bytes
-        gemm.cuh                   179 lines    8223 bytes
-        gemm_hopper.cu             256 lines   12140 bytes
-        gemm_mma.cu                218 lines    9852 bytes
-        hopper.cuh                 374 lines   22816 bytes
-        mma.cuh                     89 lines    4272 bytes
-        norm.cu                    166 lines   11665 bytes
-        norm.cuh                   283 lines   11591 bytes
-        norm_add.cu                 46 lines    4965 bytes
-        norm_odd.cu                251 lines   14164 bytes
-        optim.cu                   258 lines   11020 bytes
-        pointwise.cu                54 lines    2805 bytes
-        random.cu                  147 lines    6663 bytes
-        reduce.cu                  196 lines    9806 bytes
-        rope.cu                    106 lines    5407 bytes
-        shape.cu                   138 lines    6696 bytes
-        softmax.cu                 677 lines   30944 bytes
+        ignis.cuh                  909 lines   38342 bytes
+        activation.cu               86 lines    3127 bytes
+        activation.cuh              37 lines    1748 bytes
+        attention.cu               365 lines   15337 bytes
+        attention.cuh              119 lines    5642 bytes
+        attention_decode.cu        209 lines    9247 bytes
+        attention_decode_mma.cu    127 lines    5830 bytes
+        attention_hopper.cu        567 lines   25786 bytes
+        attention_hopper_backward.cu   744 lines   36220 bytes
+        attention_mma.cu           415 lines   21293 bytes
+        attention_tiles.cuh        263 lines   10834 bytes
+        collective.cu              618 lines   29266 bytes
+        collective.cuh             331 lines   15709 bytes
+        elementwise.cu              71 lines    2947 bytes
+        embedding.cu               295 lines   13111 bytes
+        gemm.cu                    177 lines    7706 bytes
+        gemm.cuh                   180 lines    8255 bytes
+        gemm_hopper.cu             257 lines   12172 bytes
+        gemm_mma.cu                219 lines    9884 bytes
+        hopper.cuh                 375 lines   22848 bytes
+        mma.cuh                     90 lines    4304 bytes
+        norm.cu                    167 lines   11697 bytes
+        norm.cuh                   284 lines   11623 bytes
+        norm_add.cu                 47 lines    4997 bytes
+        norm_odd.cu                252 lines   14196 bytes
+        optim.cu                   259 lines   11052 bytes
+        pointwise.cu                55 lines    2837 bytes
+        random.cu                  148 lines    6695 bytes
+        reduce.cu                  197 lines    9838 bytes
+        rope.cu                    107 lines    5439 bytes
+        shape.cu                   139 lines    6728 bytes
+        softmax.cu                 678 lines   30976 bytes
 */
 #include <stdint.h>
 
@@ -86,6 +89,7 @@ enum {
 };
 
 static const char *const ignis__lines_ignis_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include \"ignis.cuh\"",
     "",
     "    NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be",
@@ -997,6 +1001,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
 };
 
 static const char *const ignis__lines_activation_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  activation.cu - functions of single elements and their gradients",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds",
@@ -1085,6 +1090,7 @@ static const char *const ignis__lines_activation_cu[] = {
 };
 
 static const char *const ignis__lines_activation_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  activation.cuh - functions of single elements, for kernels that apply them to an element in passing",
     "",
     "    In float or double. A gradient is g * f'(x), with g the gradient of the output.",
@@ -1124,6 +1130,7 @@ static const char *const ignis__lines_activation_cuh[] = {
 };
 
 static const char *const ignis__lines_attention_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention.cu - scaled dot-product attention in plain CUDA C, forward and backward",
     "",
     "    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;",
@@ -1491,6 +1498,7 @@ static const char *const ignis__lines_attention_cu[] = {
 };
 
 static const char *const ignis__lines_attention_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass */",
     "#ifndef IGNIS_ATTENTION_CUH",
     "#define IGNIS_ATTENTION_CUH",
@@ -1612,6 +1620,7 @@ static const char *const ignis__lines_attention_cuh[] = {
 };
 
 static const char *const ignis__lines_attention_decode_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_decode.cu - attention of one query to all keys of a cache",
     "",
     "    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,",
@@ -1823,6 +1832,7 @@ static const char *const ignis__lines_attention_decode_cu[] = {
 };
 
 static const char *const ignis__lines_attention_decode_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_decode_mma.cu - attention of one query to all keys of a cache, on tensor cores",
     "",
     "    As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key head are the rows of one",
@@ -1952,6 +1962,7 @@ static const char *const ignis__lines_attention_decode_mma_cu[] = {
 };
 
 static const char *const ignis__lines_attention_hopper_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine",
     "",
     "    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or",
@@ -2521,6 +2532,7 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
 };
 
 static const char *const ignis__lines_attention_hopper_backward_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time",
     "",
     "    For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a",
@@ -3267,6 +3279,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
 };
 
 static const char *const ignis__lines_attention_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_mma.cu - scaled dot-product attention on tensor cores, forward and backward",
     "",
     "    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type",
@@ -3684,6 +3697,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
 };
 
 static const char *const ignis__lines_attention_tiles_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_tiles.cuh - what attention kernels for tensor cores share: tiles in shared memory, their products, the online softmax",
     "",
     "    For programs that are compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>. A warp has 16",
@@ -3949,6 +3963,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
 };
 
 static const char *const ignis__lines_collective_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  collective.cu - collective operations between the GPUs of one host; collective.cuh says how they wait for each other",
     "",
     "    One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With -DIGNIS_T=<ignis_dtype> and",
@@ -4569,6 +4584,7 @@ static const char *const ignis__lines_collective_cu[] = {
 };
 
 static const char *const ignis__lines_collective_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  collective.cuh - how the GPUs of a communicator wait for each other: region, flags, packets, deadlines",
     "",
     "    Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for",
@@ -4902,6 +4918,7 @@ static const char *const ignis__lines_collective_cuh[] = {
 };
 
 static const char *const ignis__lines_elementwise_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  elementwise.cu - arithmetic and conversion, element by element",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.",
@@ -4975,6 +4992,7 @@ static const char *const ignis__lines_elementwise_cu[] = {
 };
 
 static const char *const ignis__lines_embedding_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  embedding.cu - rows of a table by index, and the gradient of the table",
     "",
     "        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i",
@@ -5272,6 +5290,7 @@ static const char *const ignis__lines_embedding_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float, of f64 in double, in the order of k: equal",
@@ -5451,6 +5470,7 @@ static const char *const ignis__lines_gemm_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored",
     "",
     "    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.",
@@ -5633,6 +5653,7 @@ static const char *const ignis__lines_gemm_cuh[] = {
 };
 
 static const char *const ignis__lines_gemm_hopper_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a",
     "",
     "    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>",
@@ -5892,6 +5913,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up",
     "",
     "    One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>",
@@ -6113,6 +6135,7 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
 };
 
 static const char *const ignis__lines_hopper_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  hopper.cuh - instructions of sm_90a: barriers in shared memory, bulk copies, and products of warpgroups; one wrapper each",
     "",
     "    Addresses of shared memory are the 32-bit ones that PTX wants, as __cvta_generic_to_shared gives them. A program compiles for",
@@ -6490,6 +6513,7 @@ static const char *const ignis__lines_hopper_cuh[] = {
 };
 
 static const char *const ignis__lines_mma_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  mma.cuh - instructions of tensor cores and of asynchronous copies, for kernels that need them: one wrapper each",
     "",
     "    sm_80 and up. Tiles of 16-bit elements lie in shared memory, addressed by the 32-bit addresses that PTX wants.",
@@ -6582,6 +6606,7 @@ static const char *const ignis__lines_mma_cuh[] = {
 };
 
 static const char *const ignis__lines_norm_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm.cu - layer_norm and rms_norm over the rows of [rows, n], forward and backward: see norm.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
@@ -6751,6 +6776,7 @@ static const char *const ignis__lines_norm_cu[] = {
 };
 
 static const char *const ignis__lines_norm_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm.cuh - the walks over rows that the kernels of layer_norm and rms_norm have in common",
     "",
     "        layer_norm  y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)",
@@ -7037,6 +7063,7 @@ static const char *const ignis__lines_norm_cuh[] = {
 };
 
 static const char *const ignis__lines_norm_add_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm_add.cu - layer_norm and rms_norm at the end of a residual branch, over packed rows: see norm.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
@@ -7086,6 +7113,7 @@ static const char *const ignis__lines_norm_add_cu[] = {
 };
 
 static const char *const ignis__lines_norm_odd_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm_odd.cu - layer_norm and rms_norm over rows that do not begin at multiples of 16 bytes, or that no team has in registers: see norm.cuh",
     "",
     "    Rows that follow each other are one span of memory. A block brings a tile of them into shared memory, in whole packs wherever they begin;",
@@ -7340,6 +7368,7 @@ static const char *const ignis__lines_norm_odd_cu[] = {
 };
 
 static const char *const ignis__lines_optim_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  optim.cu - optimizers, for all parameters of one element type in one launch",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).",
@@ -7601,6 +7630,7 @@ static const char *const ignis__lines_optim_cu[] = {
 };
 
 static const char *const ignis__lines_pointwise_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  pointwise.cu - arithmetic of tensors, element by element, with one operand spread over the other; dropout",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds",
@@ -7658,6 +7688,7 @@ static const char *const ignis__lines_pointwise_cu[] = {
 };
 
 static const char *const ignis__lines_random_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  random.cu - random numbers that depend on a seed and a position alone",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Launched as ignis_map asks for: blocks of",
@@ -7808,6 +7839,7 @@ static const char *const ignis__lines_random_cu[] = {
 };
 
 static const char *const ignis__lines_reduce_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  reduce.cu - sums along one dimension of an array [outer, n, inner], giving [outer, inner]",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Adds up in float (double for double).",
@@ -8007,6 +8039,7 @@ static const char *const ignis__lines_reduce_cu[] = {
 };
 
 static const char *const ignis__lines_rope_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
@@ -8116,6 +8149,7 @@ static const char *const ignis__lines_rope_cu[] = {
 };
 
 static const char *const ignis__lines_shape_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  shape.cu - the same elements in another order: transposition, and rows between arrays of different widths",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.",
@@ -8257,6 +8291,7 @@ static const char *const ignis__lines_shape_cu[] = {
 };
 
 static const char *const ignis__lines_softmax_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  softmax.cu - softmax over the rows of [rows, n], and cross-entropy of logits, forward and backward",
     "",
     "        softmax        y = exp(x - max) / sum of exp(x - max)          dx = y * (dy - sum of y * dy)",
@@ -8940,38 +8975,38 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xeceeee257dd10dfaULL, ignis__lines_ignis_cuh, 908},
-    {"activation.cu", 0x043769d5274e2cd1ULL, ignis__lines_activation_cu, 85},
-    {"activation.cuh", 0xc7b810a409092357ULL, ignis__lines_activation_cuh, 36},
-    {"attention.cu", 0x638e535d9d3b4713ULL, ignis__lines_attention_cu, 364},
-    {"attention.cuh", 0xfc7960df37815e3cULL, ignis__lines_attention_cuh, 118},
-    {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
-    {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_hopper.cu", 0x62b8d588ca4148e2ULL, ignis__lines_attention_hopper_cu, 566},
-    {"attention_hopper_backward.cu", 0x42912f65be961f57ULL, ignis__lines_attention_hopper_backward_cu, 743},
-    {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
-    {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},
-    {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
-    {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
-    {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
-    {"gemm.cu", 0xa168add394455946ULL, ignis__lines_gemm_cu, 176},
-    {"gemm.cuh", 0x3dfe4a5e0fe43677ULL, ignis__lines_gemm_cuh, 179},
-    {"gemm_hopper.cu", 0x4e5e98e5fb595f1aULL, ignis__lines_gemm_hopper_cu, 256},
-    {"gemm_mma.cu", 0x95aa98ad46adf0acULL, ignis__lines_gemm_mma_cu, 218},
-    {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
-    {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
-    {"norm.cu", 0x325447a9d5da879fULL, ignis__lines_norm_cu, 166},
-    {"norm.cuh", 0xad4cf68f5016b549ULL, ignis__lines_norm_cuh, 283},
-    {"norm_add.cu", 0xcbc87fc9c3e0758cULL, ignis__lines_norm_add_cu, 46},
-    {"norm_odd.cu", 0x932a2049e8f255cbULL, ignis__lines_norm_odd_cu, 251},
-    {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
-    {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
-    {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
-    {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
-    {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x09c61c282aa6f267ULL, ignis__lines_softmax_cu, 677},
+    {"ignis.cuh", 0x05414203a42dccc5ULL, ignis__lines_ignis_cuh, 909},
+    {"activation.cu", 0xf6801ef1c18dcf3cULL, ignis__lines_activation_cu, 86},
+    {"activation.cuh", 0xe3e69c907a750a2cULL, ignis__lines_activation_cuh, 37},
+    {"attention.cu", 0x66acbc4f28d87782ULL, ignis__lines_attention_cu, 365},
+    {"attention.cuh", 0x0e16098357098ffbULL, ignis__lines_attention_cuh, 119},
+    {"attention_decode.cu", 0x4d188089d87f1795ULL, ignis__lines_attention_decode_cu, 209},
+    {"attention_decode_mma.cu", 0xff0522ad2cc9f0cfULL, ignis__lines_attention_decode_mma_cu, 127},
+    {"attention_hopper.cu", 0xd5cf7e085c4b791dULL, ignis__lines_attention_hopper_cu, 567},
+    {"attention_hopper_backward.cu", 0x21b6d5a8af0fed88ULL, ignis__lines_attention_hopper_backward_cu, 744},
+    {"attention_mma.cu", 0x5407b0d6068171c6ULL, ignis__lines_attention_mma_cu, 415},
+    {"attention_tiles.cuh", 0x7cf7fe73a8d111bdULL, ignis__lines_attention_tiles_cuh, 263},
+    {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},
+    {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
+    {"elementwise.cu", 0xcc28af4d996e49f2ULL, ignis__lines_elementwise_cu, 71},
+    {"embedding.cu", 0x3f23363f183f812bULL, ignis__lines_embedding_cu, 295},
+    {"gemm.cu", 0xf802f0d0bef58c15ULL, ignis__lines_gemm_cu, 177},
+    {"gemm.cuh", 0x6bda7941328e8a0aULL, ignis__lines_gemm_cuh, 180},
+    {"gemm_hopper.cu", 0xc72e759c9d089c15ULL, ignis__lines_gemm_hopper_cu, 257},
+    {"gemm_mma.cu", 0xbbc35b46a6c6610fULL, ignis__lines_gemm_mma_cu, 219},
+    {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
+    {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
+    {"norm.cu", 0xcf8452e530f0eb56ULL, ignis__lines_norm_cu, 167},
+    {"norm.cuh", 0x0c28e063c1b3d834ULL, ignis__lines_norm_cuh, 284},
+    {"norm_add.cu", 0xf73f6a8a51296c6dULL, ignis__lines_norm_add_cu, 47},
+    {"norm_odd.cu", 0x21262a7527eed014ULL, ignis__lines_norm_odd_cu, 252},
+    {"optim.cu", 0x8f97df14b91e9383ULL, ignis__lines_optim_cu, 259},
+    {"pointwise.cu", 0xe7ff004d0c1b2906ULL, ignis__lines_pointwise_cu, 55},
+    {"random.cu", 0x0791f3b055b13b06ULL, ignis__lines_random_cu, 148},
+    {"reduce.cu", 0xd99c30b576bc8143ULL, ignis__lines_reduce_cu, 197},
+    {"rope.cu", 0x603ce234cc7b0dbfULL, ignis__lines_rope_cu, 107},
+    {"shape.cu", 0xe6afd75def1e15f6ULL, ignis__lines_shape_cu, 139},
+    {"softmax.cu", 0x25721cb3ad183604ULL, ignis__lines_softmax_cu, 678},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

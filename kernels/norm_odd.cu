@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm_odd.cu - layer_norm and rms_norm over rows that do not begin at multiples of 16 bytes, or that no team has in registers: see norm.cuh
 
     Rows that follow each other are one span of memory. A block brings a tile of them into shared memory, in whole packs wherever they begin;

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Checks what the documentation says:
 #   - the headers and the first heading of CHANGELOG.md have the version of ignis.h;
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
