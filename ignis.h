@@ -1800,7 +1800,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
     them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
     them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
-    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
@@ -12835,10 +12835,11 @@ typedef struct ignis__gemm {
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
     int rows, columns, summed_rows; /* so many are one row of column_sums */
+    int64_t splits;                 /* of k */
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
     unsigned threads, shared;
-    char define[100]; /* of its variant; "": none */
+    char define[128]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -12855,6 +12856,34 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, cons
            p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
+/*  About how long a product by wgmma takes, in steps of 64 of k of a tile of 128 x 256: about 1024 clocks. Multiprocessors do tiles in turn, all in
+    the same time: steps, and what is between those of two tiles. A step of 128 columns takes more than half, as it loads more for each product.
+    Parts of k cost another kernel, which reads what the first one has written: 8 bytes of each sum at 3.5 MB a step. */
+static double ignis__gemm_time(const ignis__gemm *p, int64_t processors, int columns, int64_t splits)
+{
+    int64_t rounds = ignis__ceil_div(ignis__gemm_tiles(p, 128, columns) * splits, processors);
+    double steps = (double)ignis__ceil_div(ignis__ceil_div(p->k, 64), splits);
+    double finish = splits > 1 ? 5 + (double)(splits * p->batch * p->m * p->n) * 8 / 3.5e6 : 0;
+    return (double)rounds * (columns == 256 ? steps + 1.5 : 0.58 * steps + 1) + finish;
+}
+
+/*  Chooses columns and splits of a product by wgmma: for each width no parts, or as many as fill one, two or three rounds. */
+static void ignis__gemm_choose_tile(ignis__gemm_kernel *kernel, const ignis__gemm *p, int64_t processors)
+{
+    double best = -1;
+    int columns, rounds;
+    for (columns = 256; columns >= 128; columns -= 128)
+        for (rounds = 0; rounds <= 3; rounds++) {
+            int64_t splits = ignis__clamp(rounds * processors / ignis__gemm_tiles(p, 128, columns), 1, ignis__ceil_div(p->k, 256));
+            double time = ignis__gemm_time(p, processors, columns, splits);
+            if (best >= 0 && time >= best)
+                continue;
+            best = time;
+            kernel->columns = columns;
+            kernel->splits = splits;
+        }
+}
+
 /*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
     as large as keeps all multiprocessors busy. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
@@ -12868,11 +12897,14 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.rows = kernel.columns = large ? 128 : 64;
     kernel.threads = 256;
     kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    /* k is shared out where there are fewer tiles than multiprocessors: parts of at least 256 */
+    kernel.splits = ignis__gemm_tiles(p, kernel.rows, kernel.columns);
+    kernel.splits = kernel.splits < info->multiprocessors ? ignis__clamp(p->k / 256, 1, 2 * info->multiprocessors / kernel.splits) : 1;
     at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
     if (ignis__gemm_takes_wgmma(op, dtype, p)) {
         kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
         kernel.rows = 128;
-        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+        ignis__gemm_choose_tile(&kernel, p, info->multiprocessors);
         kernel.summed_rows = 64;
         kernel.stays = true;
         kernel.threads = 384;
@@ -12910,11 +12942,10 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
 }
 
-/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
-static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
+/*  Shares k out: parts that ignis_gemm_finish adds up in their order. */
+static void ignis__gemm_split(ignis__gemm *p, int64_t splits)
 {
-    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
-    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
+    p->split_k = splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
     p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
 }
 
@@ -12999,15 +13030,15 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                         p->transpose_a ? 64 : kernel->rows);
         ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
+        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums &&
+                    !(p->activation && p->row_sums);
         pre = out = a; /* not used */
         if (p->direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
         if (p->direct && p->pre)
             ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->activation)
-            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
-                     p->activation);
+        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d", p->direct, p->direct ? p->activation : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
@@ -13031,7 +13062,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
     row_sums = epilogue->row_sums && kernel.sums_rows;
-    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    ignis__gemm_split(&p, kernel.splits);
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
@@ -16055,7 +16086,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = ignis__op_new_like(&op, c.logits);
+        c.gradient = c.logits; /* takes their place */
         ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
     }
     kept = op.made_count;

@@ -34,22 +34,29 @@ struct Product {
 };
 
 /*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
-struct Place {
-    long long row, column, batch, split, first_k, end_k;
+template <typename Index> struct PlaceOf {
+    Index row, column, batch, split, first_k, end_k;
 
-    __device__ Place(const Product &p, unsigned index, int tile_rows, int tile_columns)
+    PlaceOf() = default;
+    template <typename From>
+    __device__ explicit PlaceOf(const PlaceOf<From> &from)
+        : row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k), end_k(from.end_k)
+    {
+    }
+    __device__ PlaceOf(const Product &p, unsigned index, int tile_rows, int tile_columns)
     {
         const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows), columns = (unsigned)((p.n + tile_columns - 1) / tile_columns);
         const unsigned tile = index % (rows * columns), matrix = index / (rows * columns), group = tile / (8 * columns);
         const unsigned height = min(8u, rows - 8 * group), in_group = tile % (8 * columns);
-        row = (long long)(8 * group + in_group % height) * tile_rows;
-        column = (long long)(in_group / height) * tile_columns;
-        batch = matrix % p.batch;
-        split = matrix / p.batch;
-        first_k = split * p.split_k;
-        end_k = min(p.k, first_k + p.split_k);
+        row = (Index)(8 * group + in_group % height) * tile_rows;
+        column = (Index)(in_group / height) * tile_columns;
+        batch = matrix % (unsigned)p.batch; /* a division of 64 bits takes as long as a step of a product */
+        split = matrix / (unsigned)p.batch;
+        first_k = split * (Index)p.split_k;
+        end_k = min((Index)p.k, first_k + (Index)p.split_k);
     }
 };
+typedef PlaceOf<long long> Place;
 
 /*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
     columns of all: so the bias is read once, and the sums over columns need no more than registers. */

@@ -94,6 +94,14 @@ __device__ inline float ignis_ptx_ex2_ftz(float x)
     return power;
 }
 
+/*  1 / x, with a relative error below 2^-23; subnormal numbers are 0. */
+__device__ inline float ignis_ptx_rcp_ftz(float x)
+{
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+    return reciprocal;
+}
+
 __device__ inline uint4 ignis_ptx_ld_no_allocate(const uint4 *from)
 {
     uint4 value;

@@ -312,6 +312,12 @@ TEST(what_is_done_to_a_product)
             s.batch = part == 6 ? 2 : 0;
             check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
         }
+    for (d = 2; d < 4; d++) /* many steps of k, several tiles for a block: its warpgroups drift apart */
+        for (part = 0; part < 2; part++) {
+            scenario s = plain(200, 520, 328);
+            s.transpose_b = 1, s.bias = s.pre = part == 0, s.activation = IGNIS_ACTIVATION_GELU;
+            check(s, float_dtypes[d], FEW);
+        }
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
@@ -409,6 +415,13 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
         CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
         CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+        CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).splits, 1);
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 256); /* 12 rounds of 11.6 */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256); /* 18 tiles, 7 parts: one round */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
+        CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits > 16);
     }
 }
 
