@@ -42,13 +42,22 @@ help:
 	@echo "make bench         run the benchmarks"
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
+	@echo "make manual        write build/manual.html: the manuals and every function of the headers on one page, with search"
 	@echo "make install       copy the headers to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
+
+# One page of what the headers document: build/manual.html.
+manual: build/manual.html
+build/manual.html: build/manual $(HEADERS)
+	build/manual $@
+
+check-manual: build/manual.html
+	@sh tools/check_manual.sh
 
 # Headers alone, and what build systems need to find them; nothing compiled. DESTDIR comes before every path, and is written nowhere.
 PREFIX := /usr/local
@@ -241,7 +250,7 @@ check-kernels: build/embed build/nvrtc_check
 	build/embed --check
 	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS))
 
-check-docs: $(SIMULATOR) ignis_kernels.h
+check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 	@sh tools/check_docs.sh
 
 check-prototypes:
@@ -257,7 +266,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-install check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-docs check-install check-manual check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
@@ -268,4 +277,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help install uninstall simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -296,6 +296,7 @@
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
+/*  The version of this header. IGNIS_VERSION is a number to compare: 400 for 0.4.0. */
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
@@ -335,6 +336,7 @@ typedef struct ignis_array {
     uint64_t id;
 } ignis_array;
 
+/*  A kernel that ignis_kernel_compile has made. */
 typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
@@ -502,6 +504,7 @@ typedef struct ignis_status_info {
     const char *log;         /* the whole compile log, "" for none */
 } ignis_status_info;
 
+/*  How serious a message to the logger is. */
 typedef enum ignis_log_level { IGNIS_LOG_INFO = 1, IGNIS_LOG_WARNING, IGNIS_LOG_ERROR } ignis_log_level;
 
 /*  Gets every warning and error at the moment it happens, and information when ignis_desc.verbose is set.
@@ -611,6 +614,7 @@ typedef struct ignis_desc {
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
+/*  The libraries that are opened at run time. */
 typedef enum ignis_library {
     IGNIS_LIBRARY_CUDA = 1,
     IGNIS_LIBRARY_NVRTC,
@@ -659,7 +663,7 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
 
 /* >>device ------------------------------------------------------------------------------------------------------ */
 
-#define IGNIS_MAX_DEVICES 64
+#define IGNIS_MAX_DEVICES 64 /* that a process can use */
 
 typedef struct ignis_device_info {
     int device; /* Ignis' and the driver's ordinal */
@@ -773,8 +777,9 @@ IGNIS_API int64_t ignis_memory_trim(int device);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_MAX_DIMS 8
+#define IGNIS_MAX_DIMS 8 /* of a shape */
 
+/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is contiguous. */
 typedef struct ignis_shape {
     int ndim;
     int64_t dim[IGNIS_MAX_DIMS];
@@ -1166,6 +1171,7 @@ typedef struct ignis_launch {
     int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
 } ignis_launch;
 
+/*  What kind of argument an ignis_arg is; set by ignis_arg_array and its like. */
 typedef enum ignis_arg_type {
     IGNIS_ARG_ARRAY = 1,
     IGNIS_ARG_I32,
@@ -1257,6 +1263,7 @@ IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
 /* >>tensor ------------------------------------------------------------------------------------------------------ */
 
+/*  An array, its gradient, and its place on the tape. */
 typedef struct ignis_tensor {
     uint64_t id;
 } ignis_tensor;
@@ -1772,6 +1779,7 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
+/*  What a loss gives of the losses of all rows. */
 typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
 
 typedef struct ignis_cross_entropy_desc {
@@ -1867,6 +1875,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
+/*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {
     uint64_t id;
 } ignis_optimizer;
@@ -2139,6 +2148,7 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
 }
 
+/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle */
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
 #else
