@@ -147,6 +147,9 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=1",
                                           "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=2",
                                           "-DIGNIS_T=1" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
+                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
                                           NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
