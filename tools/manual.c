@@ -659,7 +659,7 @@ static void put_word(text *out, const item *it, const char *s, size_t length, mo
     }
 }
 
-/* Text with links to names, sections and titles; returns where it ends. */
+/* Text with links to names, sections and titles. */
 static void put_text(text *out, const item *it, const char *s, const char *end, mode as)
 {
     while (s < end) {
@@ -709,7 +709,8 @@ static void put_code(text *out, const item *it, const char *s, size_t size)
         } else if (*s == '"' || *s == '\'') {
             for (length = 1; s + length < end && s[length] != *s; length++)
                 length += s[length] == '\\';
-            escape(out, s, ++length);
+            length = s + length < end ? length + 1 : (size_t)(end - s);
+            escape(out, s, length);
         } else if (found && found->inside) {
             print(out, "<b id=\"%s\">%s</b>", found->target, found->target);
         } else if (length) {
@@ -724,14 +725,14 @@ static void put_code(text *out, const item *it, const char *s, size_t size)
 /* >>prose ------------------------------------------------------------------------------------------------------- */
 
 /* The text of a line of a comment: without the comment's signs, and without its indentation. */
-static text comment_line(const header *h, int i, int margin)
+static text comment_line(const header *h, int i)
 {
     text line = {NULL, 0, 0};
     const char *s = h->lines[i], *end;
     if (starts(s, "/*"))
         s += 2 + indent(s + 2);
     else
-        s += indent(s) < margin ? indent(s) : margin;
+        s += indent(s) < 4 ? indent(s) : 4;
     end = strstr(s, "*/");
     append(&line, s, end ? (size_t)(end - s) : strlen(s));
     while (line.size && line.data[line.size - 1] == ' ')
@@ -743,24 +744,21 @@ static void put_paragraph(text *out, const item *it, text *paragraph, const char
 {
     while (paragraph->size && paragraph->data[paragraph->size - 1] == ' ')
         paragraph->data[--paragraph->size] = 0;
-    size_t lead = capitals(paragraph->data);
-    const item *titled = NULL;
-    for (int i = 0; i < item_count && lead > 5; i++)
-        if (items[i].what == LEAD && items[i].in == it->in && capitals(items[i].title) == lead &&
-            strncmp(items[i].title, paragraph->data, lead) == 0 && paragraph->data[lead] == '.')
-            titled = &items[i];
-    print(out, titled ? "<%s id=\"%s\" class=\"lead\">" : "<%s>", tag, titled ? titled->id : "");
+    size_t lead;
+    const item *titled = find_title(it->in, paragraph->data, &lead);
+    if (titled && (titled->what != LEAD || titled->in != it->in || paragraph->data[lead] != '.'))
+        titled = NULL;
+    print(out, titled ? "<%s id=\"%s\">" : "<%s>", tag, titled ? titled->id : "");
     if (titled) {
         print(out, "<strong>%.*s.</strong>", (int)lead, paragraph->data);
-        put_text(out, it, paragraph->data + lead + 1, paragraph->data + paragraph->size, as);
-    } else {
-        put_text(out, it, paragraph->data, paragraph->data + paragraph->size, as);
+        lead++;
     }
+    put_text(out, it, paragraph->data + (titled ? lead : 0), paragraph->data + paragraph->size, as);
     print(out, "</%s>\n", tag);
 }
 
 /* Lines between empty ones: a list, a text, or what is shown as it is. */
-static void put_block(text *out, const item *it, char **lines, int first, int end, int margin)
+static void put_block(text *out, const item *it, char **lines, int first, int end)
 {
     int least = 1000, list = strncmp(lines[first] + indent(lines[first]), "- ", 2) == 0;
     bool plain = true;
@@ -768,7 +766,7 @@ static void put_block(text *out, const item *it, char **lines, int first, int en
     for (int i = first; i < end; i++) {
         const char *s = lines[i] + indent(lines[i]);
         least = indent(lines[i]) < least ? indent(lines[i]) : least;
-        plain = plain && indent(lines[i]) <= margin && !strstr(s, "   ");
+        plain = plain && indent(lines[i]) <= 8 && !strstr(s, "   ");
     }
     append(&all, "", 0);
     if (list)
@@ -810,10 +808,11 @@ static int put_example(text *out, const header *h, int i)
     return i + 1;
 }
 
-static void put_chapter(text *out, const item *it, int first, int end, int margin)
+static void put_chapter(text *out, const item *it)
 {
     char **lines = it->in->lines;
-    for (int i = first; i < end;) {
+    int end = it->doc_end;
+    for (int i = it->doc; i < end;) {
         const char *example = example_name(lines[i]);
         int from = i;
         if (example) {
@@ -828,7 +827,7 @@ static void put_chapter(text *out, const item *it, int first, int end, int margi
         while (i < end && !is_blank(lines[i]) && !example_name(lines[i]))
             i++;
         if (i > from)
-            put_block(out, it, lines, from, i, margin);
+            put_block(out, it, lines, from, i);
         else
             i++;
     }
@@ -848,18 +847,18 @@ static bool begins_paragraph(const text *above, const text *line, size_t column,
 }
 
 /* A comment, until its parts begin: paragraphs. Then the parts. */
-static void put_comment(text *out, const item *it, int first, int end)
+static void put_comment(text *out, const item *it)
 {
     text paragraph = {NULL, 0, 0};
     size_t column = 0;
     int part = -1;
     bool head = it->what == FUNCTION;
     append(&paragraph, "", 0);
-    for (int i = first; i <= end; i++) {
+    for (int i = it->doc, end = it->doc_end; i <= end; i++) {
         text line = {NULL, 0, 0};
         int begun = -1;
         if (i < end)
-            line = comment_line(it->in, i, 4);
+            line = comment_line(it->in, i);
         for (int k = 0; k < FORM_PARTS && i < end && it->what == FUNCTION; k++)
             if (starts(line.data, FORM[k]))
                 begun = k;
@@ -984,7 +983,7 @@ static void put_contents(text *out)
     put(out, "<nav>\n<div class=\"search\"><input id=\"search\" type=\"search\" placeholder=\"Search\" aria-label=\"Search\">\n"
              "<ul id=\"found\"></ul></div>\n");
     for (int h = 0; h < header_count; h++) {
-        bool section = false;
+        bool section = false, overloads = false;
         if (!headers[h].end)
             continue;
         print(out, "<details open><summary><a href=\"#%s\">%s</a></summary>\n<ul>\n", headers[h].stem, headers[h].name);
@@ -992,6 +991,7 @@ static void put_contents(text *out)
             const item *it = &items[i];
             if (it->in != &headers[h])
                 continue;
+            overloads = overloads || it->what == OVERLOADS;
             if (it->what == SECTION && section)
                 put(out, "</ul></details></li>\n");
             if (it->what == SECTION || it->what == CHAPTER)
@@ -1009,7 +1009,9 @@ static void put_contents(text *out)
         }
         if (section)
             put(out, "</ul></details></li>\n");
-        print(out, "<li><a href=\"#%s-cpp\">In C++</a></li>\n</ul></details>\n", headers[h].stem);
+        if (overloads)
+            print(out, "<li><a href=\"#%s-cpp\">In C++</a></li>\n", headers[h].stem);
+        put(out, "</ul></details>\n");
     }
     put(out, "</nav>\n");
 }
@@ -1059,12 +1061,12 @@ static void put_item(text *out, const item *it, bool *open)
         put_title(out, it);
         put(out, "</h4>\n");
         return;
-    case NOTE: put_comment(out, it, it->doc, it->doc_end); return;
+    case NOTE: put_comment(out, it); return;
     case OVERLOADS:
         if (!*open)
             print(out, "<section id=\"%s-cpp\">\n<h2>In C++: %s</h2>\n", it->in->stem, it->in->name);
         *open = true;
-        put_comment(out, it, it->doc, it->doc_end);
+        put_comment(out, it);
         put(out, "<pre class=\"code\">");
         put_overloads(out, it);
         put(out, "</pre>\n");
@@ -1079,7 +1081,7 @@ static void put_item(text *out, const item *it, bool *open)
             put_text(out, it, about + 2, about + strlen(about), AS_TEXT);
             put(out, "</p>\n");
         }
-        put_chapter(out, it, it->doc, it->doc_end, 8);
+        put_chapter(out, it);
         put(out, "</section>\n");
         return;
     case SECTION:
@@ -1108,7 +1110,7 @@ static void put_item(text *out, const item *it, bool *open)
     else
         put_code(out, it, it->code.data, it->code.size);
     put(out, "</pre>\n");
-    put_comment(out, it, it->doc, it->doc_end);
+    put_comment(out, it);
     put(out, "</section>\n");
 }
 
