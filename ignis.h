@@ -1,6 +1,7 @@
 /*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
-    MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+    SPDX-License-Identifier: MIT
+    The licence is at the end of the file. What has changed: CHANGELOG.md.
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
@@ -333,6 +334,7 @@
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
+/*  The version of this header. IGNIS_VERSION is a number to compare: 400 for 0.4.0. */
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
@@ -372,6 +374,7 @@ typedef struct ignis_array {
     uint64_t id;
 } ignis_array;
 
+/*  A kernel that ignis_kernel_compile has made. */
 typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
@@ -540,6 +543,7 @@ typedef struct ignis_status_info {
     const char *log;         /* the whole compile log, "" for none */
 } ignis_status_info;
 
+/*  How serious a message to the logger is. */
 typedef enum ignis_log_level { IGNIS_LOG_INFO = 1, IGNIS_LOG_WARNING, IGNIS_LOG_ERROR } ignis_log_level;
 
 /*  Gets every warning and error at the moment it happens, and information when ignis_desc.verbose is set.
@@ -649,6 +653,7 @@ typedef struct ignis_desc {
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
+/*  The libraries that are opened at run time. */
 typedef enum ignis_library {
     IGNIS_LIBRARY_CUDA = 1,
     IGNIS_LIBRARY_NVRTC,
@@ -697,7 +702,7 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
 
 /* >>device ------------------------------------------------------------------------------------------------------ */
 
-#define IGNIS_MAX_DEVICES 64
+#define IGNIS_MAX_DEVICES 64 /* that a process can use */
 
 typedef struct ignis_device_info {
     int device; /* Ignis' and the driver's ordinal */
@@ -811,8 +816,9 @@ IGNIS_API int64_t ignis_memory_trim(int device);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_MAX_DIMS 8
+#define IGNIS_MAX_DIMS 8 /* of a shape */
 
+/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is contiguous. */
 typedef struct ignis_shape {
     int ndim;
     int64_t dim[IGNIS_MAX_DIMS];
@@ -1264,6 +1270,7 @@ typedef struct ignis_launch {
     int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
 } ignis_launch;
 
+/*  What kind of argument an ignis_arg is; set by ignis_arg_array and its like. */
 typedef enum ignis_arg_type {
     IGNIS_ARG_ARRAY = 1,
     IGNIS_ARG_I32,
@@ -1355,6 +1362,7 @@ IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
 /* >>tensor ------------------------------------------------------------------------------------------------------ */
 
+/*  An array, its gradient, and its place on the tape. */
 typedef struct ignis_tensor {
     uint64_t id;
 } ignis_tensor;
@@ -2041,6 +2049,7 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
+/*  What a loss gives of the losses of all rows. */
 typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
 
 typedef struct ignis_cross_entropy_desc {
@@ -2136,6 +2145,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
+/*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {
     uint64_t id;
 } ignis_optimizer;
@@ -2414,6 +2424,7 @@ template <typename... ignis__arrays> static inline ignis_array_inputs ignis__mak
     return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
 }
 
+/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle */
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
 #define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)

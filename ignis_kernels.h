@@ -1,43 +1,46 @@
 /*  ignis_kernels.h - v0.4.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
 
+    SPDX-License-Identifier: MIT
+    The licence is at the end of ignis.h.
+
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  923 lines   38938 bytes
-        activation.cu               85 lines    3095 bytes
-        activation.cuh              63 lines    3197 bytes
-        attention.cu               364 lines   15305 bytes
-        attention.cuh              118 lines    5610 bytes
-        attention_decode.cu        208 lines    9215 bytes
-        attention_decode_mma.cu    126 lines    5798 bytes
-        attention_hopper.cu        566 lines   25754 bytes
-        attention_hopper_backward.cu   743 lines   36188 bytes
-        attention_mma.cu           414 lines   21261 bytes
-        attention_tiles.cuh        262 lines   10802 bytes
-        collective.cu              617 lines   29234 bytes
-        collective.cuh             330 lines   15677 bytes
-        elementwise.cu              70 lines    2915 bytes
-        embedding.cu               186 lines    8426 bytes
+        ignis.cuh                  924 lines   38970 bytes
+        activation.cu               86 lines    3127 bytes
+        activation.cuh              64 lines    3229 bytes
+        attention.cu               365 lines   15337 bytes
+        attention.cuh              119 lines    5642 bytes
+        attention_decode.cu        209 lines    9247 bytes
+        attention_decode_mma.cu    127 lines    5830 bytes
+        attention_hopper.cu        567 lines   25786 bytes
+        attention_hopper_backward.cu   744 lines   36220 bytes
+        attention_mma.cu           415 lines   21293 bytes
+        attention_tiles.cuh        263 lines   10834 bytes
+        collective.cu              618 lines   29266 bytes
+        collective.cuh             331 lines   15709 bytes
+        elementwise.cu              71 lines    2947 bytes
+        embedding.cu               187 lines    8458 bytes
         gather.cu                  157 lines    6779 bytes
-        gemm.cu                    240 lines   10127 bytes
-        gemm.cuh                   194 lines    9137 bytes
-        gemm_hopper.cu             456 lines   21080 bytes
-        gemm_mma.cu                217 lines    9777 bytes
-        hopper.cuh                 374 lines   22816 bytes
+        gemm.cu                    241 lines   10159 bytes
+        gemm.cuh                   195 lines    9169 bytes
+        gemm_hopper.cu             457 lines   21112 bytes
+        gemm_mma.cu                218 lines    9809 bytes
+        hopper.cuh                 375 lines   22848 bytes
         map.cuh                    162 lines    7067 bytes
-        mma.cuh                     89 lines    4272 bytes
-        norm.cu                    186 lines   11070 bytes
-        norm.cuh                   172 lines    7418 bytes
-        norm_add.cu                 29 lines    2563 bytes
-        norm_odd.cu                426 lines   19003 bytes
-        optim.cu                   258 lines   11020 bytes
+        mma.cuh                     90 lines    4304 bytes
+        norm.cu                    187 lines   11102 bytes
+        norm.cuh                   173 lines    7450 bytes
+        norm_add.cu                 30 lines    2595 bytes
+        norm_odd.cu                427 lines   19035 bytes
+        optim.cu                   259 lines   11052 bytes
         pattern.cu                  93 lines    3701 bytes
-        pointwise.cu                54 lines    2805 bytes
-        random.cu                  147 lines    6663 bytes
-        reduce.cu                  196 lines    9806 bytes
-        rope.cu                    106 lines    5407 bytes
+        pointwise.cu                55 lines    2837 bytes
+        random.cu                  148 lines    6695 bytes
+        reduce.cu                  197 lines    9838 bytes
+        rope.cu                    107 lines    5439 bytes
         scan.cu                    172 lines    7190 bytes
-        shape.cu                   201 lines    9794 bytes
-        softmax.cu                 680 lines   31180 bytes
+        shape.cu                   202 lines    9826 bytes
+        softmax.cu                 681 lines   31212 bytes
         sort.cu                    369 lines   16510 bytes
         strided.cuh                 34 lines    1480 bytes
 */
@@ -98,6 +101,7 @@ enum {
 };
 
 static const char *const ignis__lines_ignis_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include \"ignis.cuh\"",
     "",
     "    NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be",
@@ -1024,6 +1028,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
 };
 
 static const char *const ignis__lines_activation_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  activation.cu - functions of single elements and their gradients",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds",
@@ -1112,6 +1117,7 @@ static const char *const ignis__lines_activation_cu[] = {
 };
 
 static const char *const ignis__lines_activation_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  activation.cuh - functions of single elements, for kernels that apply them to an element in passing",
     "",
     "    In float or double. A gradient is g * f'(x), with g the gradient of the output.",
@@ -1178,6 +1184,7 @@ static const char *const ignis__lines_activation_cuh[] = {
 };
 
 static const char *const ignis__lines_attention_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention.cu - scaled dot-product attention in plain CUDA C, forward and backward",
     "",
     "    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;",
@@ -1545,6 +1552,7 @@ static const char *const ignis__lines_attention_cu[] = {
 };
 
 static const char *const ignis__lines_attention_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass */",
     "#ifndef IGNIS_ATTENTION_CUH",
     "#define IGNIS_ATTENTION_CUH",
@@ -1666,6 +1674,7 @@ static const char *const ignis__lines_attention_cuh[] = {
 };
 
 static const char *const ignis__lines_attention_decode_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_decode.cu - attention of one query to all keys of a cache",
     "",
     "    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,",
@@ -1877,6 +1886,7 @@ static const char *const ignis__lines_attention_decode_cu[] = {
 };
 
 static const char *const ignis__lines_attention_decode_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_decode_mma.cu - attention of one query to all keys of a cache, on tensor cores",
     "",
     "    As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key head are the rows of one",
@@ -2006,6 +2016,7 @@ static const char *const ignis__lines_attention_decode_mma_cu[] = {
 };
 
 static const char *const ignis__lines_attention_hopper_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine",
     "",
     "    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or",
@@ -2575,6 +2586,7 @@ static const char *const ignis__lines_attention_hopper_cu[] = {
 };
 
 static const char *const ignis__lines_attention_hopper_backward_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time",
     "",
     "    For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a",
@@ -3321,6 +3333,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
 };
 
 static const char *const ignis__lines_attention_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_mma.cu - scaled dot-product attention on tensor cores, forward and backward",
     "",
     "    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type",
@@ -3738,6 +3751,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
 };
 
 static const char *const ignis__lines_attention_tiles_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  attention_tiles.cuh - what attention kernels for tensor cores share: tiles in shared memory, their products, the online softmax",
     "",
     "    For programs that are compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>. A warp has 16",
@@ -4003,6 +4017,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
 };
 
 static const char *const ignis__lines_collective_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  collective.cu - collective operations between the GPUs of one host; collective.cuh says how they wait for each other",
     "",
     "    One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With -DIGNIS_T=<ignis_dtype> and",
@@ -4623,6 +4638,7 @@ static const char *const ignis__lines_collective_cu[] = {
 };
 
 static const char *const ignis__lines_collective_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  collective.cuh - how the GPUs of a communicator wait for each other: region, flags, packets, deadlines",
     "",
     "    Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for",
@@ -4956,6 +4972,7 @@ static const char *const ignis__lines_collective_cuh[] = {
 };
 
 static const char *const ignis__lines_elementwise_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  elementwise.cu - arithmetic and conversion, element by element",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.",
@@ -5029,6 +5046,7 @@ static const char *const ignis__lines_elementwise_cu[] = {
 };
 
 static const char *const ignis__lines_embedding_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  embedding.cu - rows of a table by index, and the gradient of the table",
     "",
     "        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i",
@@ -5378,6 +5396,7 @@ static const char *const ignis__lines_gather_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float, of f64 in double, in the order of k: equal",
@@ -5621,6 +5640,7 @@ static const char *const ignis__lines_gemm_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored",
     "",
     "    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.",
@@ -5818,6 +5838,7 @@ static const char *const ignis__lines_gemm_cuh[] = {
 };
 
 static const char *const ignis__lines_gemm_hopper_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a",
     "",
     "    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>",
@@ -6277,6 +6298,7 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
 };
 
 static const char *const ignis__lines_gemm_mma_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up",
     "",
     "    One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>",
@@ -6497,6 +6519,7 @@ static const char *const ignis__lines_gemm_mma_cu[] = {
 };
 
 static const char *const ignis__lines_hopper_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  hopper.cuh - instructions of sm_90a: barriers in shared memory, bulk copies, and products of warpgroups; one wrapper each",
     "",
     "    Addresses of shared memory are the 32-bit ones that PTX wants, as __cvta_generic_to_shared gives them. A program compiles for",
@@ -7039,6 +7062,7 @@ static const char *const ignis__lines_map_cuh[] = {
 };
 
 static const char *const ignis__lines_mma_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  mma.cuh - instructions of tensor cores and of asynchronous copies, for kernels that need them: one wrapper each",
     "",
     "    sm_80 and up. Tiles of 16-bit elements lie in shared memory, addressed by the 32-bit addresses that PTX wants.",
@@ -7131,6 +7155,7 @@ static const char *const ignis__lines_mma_cuh[] = {
 };
 
 static const char *const ignis__lines_norm_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm.cu - layer_norm and rms_norm over the rows of [rows, n], forward and backward: see norm.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
@@ -7320,6 +7345,7 @@ static const char *const ignis__lines_norm_cu[] = {
 };
 
 static const char *const ignis__lines_norm_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm.cuh - the walks over rows that the kernels of layer_norm and rms_norm have in common",
     "",
     "        layer_norm  y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)",
@@ -7495,6 +7521,7 @@ static const char *const ignis__lines_norm_cuh[] = {
 };
 
 static const char *const ignis__lines_norm_add_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm_add.cu - layer_norm and rms_norm at the end of a residual branch, over packed rows: see norm.cuh",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
@@ -7527,6 +7554,7 @@ static const char *const ignis__lines_norm_add_cu[] = {
 };
 
 static const char *const ignis__lines_norm_odd_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere, or that are long: see norm.cuh",
     "",
     "    A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs",
@@ -7956,6 +7984,7 @@ static const char *const ignis__lines_norm_odd_cu[] = {
 };
 
 static const char *const ignis__lines_optim_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  optim.cu - optimizers, for all parameters of one element type in one launch",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).",
@@ -8313,6 +8342,7 @@ static const char *const ignis__lines_pattern_cu[] = {
 };
 
 static const char *const ignis__lines_pointwise_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  pointwise.cu - arithmetic of tensors, element by element, with one operand spread over the other; dropout",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds",
@@ -8370,6 +8400,7 @@ static const char *const ignis__lines_pointwise_cu[] = {
 };
 
 static const char *const ignis__lines_random_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  random.cu - random numbers that depend on a seed and a position alone",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Launched as ignis_map asks for: blocks of",
@@ -8520,6 +8551,7 @@ static const char *const ignis__lines_random_cu[] = {
 };
 
 static const char *const ignis__lines_reduce_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  reduce.cu - sums along one dimension of an array [outer, n, inner], giving [outer, inner]",
     "",
     "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Adds up in float (double for double).",
@@ -8719,6 +8751,7 @@ static const char *const ignis__lines_reduce_cu[] = {
 };
 
 static const char *const ignis__lines_rope_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
@@ -9003,6 +9036,7 @@ static const char *const ignis__lines_scan_cu[] = {
 };
 
 static const char *const ignis__lines_shape_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of different widths",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.",
@@ -9207,6 +9241,7 @@ static const char *const ignis__lines_shape_cu[] = {
 };
 
 static const char *const ignis__lines_softmax_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  softmax.cu - softmax over the rows of [rows, n], and cross-entropy of logits, forward and backward",
     "",
     "        softmax        y = exp(x - max) / sum of exp(x - max)          dx = y * (dy - sum of y * dy)",
@@ -10302,42 +10337,42 @@ static const char *const ignis__lines_strided_cuh[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x4efff7ad1e4db7c8ULL, ignis__lines_ignis_cuh, 923},
-    {"activation.cu", 0x043769d5274e2cd1ULL, ignis__lines_activation_cu, 85},
-    {"activation.cuh", 0x97aca5f58ea91d9dULL, ignis__lines_activation_cuh, 63},
-    {"attention.cu", 0x638e535d9d3b4713ULL, ignis__lines_attention_cu, 364},
-    {"attention.cuh", 0xfc7960df37815e3cULL, ignis__lines_attention_cuh, 118},
-    {"attention_decode.cu", 0x8289e80588a97a4cULL, ignis__lines_attention_decode_cu, 208},
-    {"attention_decode_mma.cu", 0x18554944681660fcULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_hopper.cu", 0x62b8d588ca4148e2ULL, ignis__lines_attention_hopper_cu, 566},
-    {"attention_hopper_backward.cu", 0x42912f65be961f57ULL, ignis__lines_attention_hopper_backward_cu, 743},
-    {"attention_mma.cu", 0x0839e8fd1cc404cfULL, ignis__lines_attention_mma_cu, 414},
-    {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0x83235b53acdc2842ULL, ignis__lines_collective_cu, 617},
-    {"collective.cuh", 0x12a02d9b4521d163ULL, ignis__lines_collective_cuh, 330},
-    {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
-    {"embedding.cu", 0x23e64f76e22c5641ULL, ignis__lines_embedding_cu, 186},
+    {"ignis.cuh", 0xe02dd3e1974ce6d7ULL, ignis__lines_ignis_cuh, 924},
+    {"activation.cu", 0xf6801ef1c18dcf3cULL, ignis__lines_activation_cu, 86},
+    {"activation.cuh", 0x29e727df9c599774ULL, ignis__lines_activation_cuh, 64},
+    {"attention.cu", 0x66acbc4f28d87782ULL, ignis__lines_attention_cu, 365},
+    {"attention.cuh", 0x0e16098357098ffbULL, ignis__lines_attention_cuh, 119},
+    {"attention_decode.cu", 0x4d188089d87f1795ULL, ignis__lines_attention_decode_cu, 209},
+    {"attention_decode_mma.cu", 0xff0522ad2cc9f0cfULL, ignis__lines_attention_decode_mma_cu, 127},
+    {"attention_hopper.cu", 0xd5cf7e085c4b791dULL, ignis__lines_attention_hopper_cu, 567},
+    {"attention_hopper_backward.cu", 0x21b6d5a8af0fed88ULL, ignis__lines_attention_hopper_backward_cu, 744},
+    {"attention_mma.cu", 0x5407b0d6068171c6ULL, ignis__lines_attention_mma_cu, 415},
+    {"attention_tiles.cuh", 0x7cf7fe73a8d111bdULL, ignis__lines_attention_tiles_cuh, 263},
+    {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},
+    {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
+    {"elementwise.cu", 0xcc28af4d996e49f2ULL, ignis__lines_elementwise_cu, 71},
+    {"embedding.cu", 0xa555588f282c38aaULL, ignis__lines_embedding_cu, 187},
     {"gather.cu", 0x1546a60924bff740ULL, ignis__lines_gather_cu, 157},
-    {"gemm.cu", 0x85e55f1635d9cff6ULL, ignis__lines_gemm_cu, 240},
-    {"gemm.cuh", 0x5ac32e25a07197abULL, ignis__lines_gemm_cuh, 194},
-    {"gemm_hopper.cu", 0x0ae9aa6a6613ba8cULL, ignis__lines_gemm_hopper_cu, 456},
-    {"gemm_mma.cu", 0xf5b8323e901de434ULL, ignis__lines_gemm_mma_cu, 217},
-    {"hopper.cuh", 0x6e917aeb2d97e5a5ULL, ignis__lines_hopper_cuh, 374},
+    {"gemm.cu", 0xd14ad2bf97fdf6e7ULL, ignis__lines_gemm_cu, 241},
+    {"gemm.cuh", 0x058c15e40a22460aULL, ignis__lines_gemm_cuh, 195},
+    {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
+    {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
+    {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
     {"map.cuh", 0xb76c00e64bb52711ULL, ignis__lines_map_cuh, 162},
-    {"mma.cuh", 0x0fae043735887b19ULL, ignis__lines_mma_cuh, 89},
-    {"norm.cu", 0x62aa0716da7731feULL, ignis__lines_norm_cu, 186},
-    {"norm.cuh", 0x1159a005a97b7c84ULL, ignis__lines_norm_cuh, 172},
-    {"norm_add.cu", 0x8a9e971a65a4277dULL, ignis__lines_norm_add_cu, 29},
-    {"norm_odd.cu", 0xef4331bb60de8868ULL, ignis__lines_norm_odd_cu, 426},
-    {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
+    {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
+    {"norm.cu", 0xa884e7ab48995c5dULL, ignis__lines_norm_cu, 187},
+    {"norm.cuh", 0xe1532b48e2891c4fULL, ignis__lines_norm_cuh, 173},
+    {"norm_add.cu", 0x240d95c616732028ULL, ignis__lines_norm_add_cu, 30},
+    {"norm_odd.cu", 0x11baeecfa570c1bdULL, ignis__lines_norm_odd_cu, 427},
+    {"optim.cu", 0x8f97df14b91e9383ULL, ignis__lines_optim_cu, 259},
     {"pattern.cu", 0x554845410c69c527ULL, ignis__lines_pattern_cu, 93},
-    {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
-    {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
-    {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x2a74f313c2478cbeULL, ignis__lines_rope_cu, 106},
+    {"pointwise.cu", 0xe7ff004d0c1b2906ULL, ignis__lines_pointwise_cu, 55},
+    {"random.cu", 0x0791f3b055b13b06ULL, ignis__lines_random_cu, 148},
+    {"reduce.cu", 0xd99c30b576bc8143ULL, ignis__lines_reduce_cu, 197},
+    {"rope.cu", 0x603ce234cc7b0dbfULL, ignis__lines_rope_cu, 107},
     {"scan.cu", 0x36c75cabad92ab08ULL, ignis__lines_scan_cu, 172},
-    {"shape.cu", 0x1ae6584124f83a9dULL, ignis__lines_shape_cu, 201},
-    {"softmax.cu", 0xb13a1fb7b1bc6aabULL, ignis__lines_softmax_cu, 680},
+    {"shape.cu", 0x5264dce896e5d9c2ULL, ignis__lines_shape_cu, 202},
+    {"softmax.cu", 0x7653c6626529fe24ULL, ignis__lines_softmax_cu, 681},
     {"sort.cu", 0x19b03b0e6474f25cULL, ignis__lines_sort_cu, 369},
     {"strided.cuh", 0xe5f60ab8c044580aULL, ignis__lines_strided_cuh, 34},
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include "ignis.cuh"
 
     NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm.cu - layer_norm and rms_norm over the rows of [rows, n], forward and backward: see norm.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm.cuh - the walks over rows that the kernels of layer_norm and rms_norm have in common
 
         layer_norm  y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm_add.cu - layer_norm and rms_norm at the end of a residual branch, over packed rows: see norm.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm_odd.cu - layer_norm and rms_norm over rows that begin anywhere, or that are long: see norm.cuh
 
     A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  driver.c - the simulator's libcuda: the CUDA driver API on the CPU
 
     A program that loads this library in place of NVIDIA's sees a few "GPUs" whose memory is ordinary memory of the process

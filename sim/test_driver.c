@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_driver.c - checks of the simulator's libcuda
 
     Each lane (a way to run streams, or a setting) is a child process, since the simulator reads its settings once. Kernels

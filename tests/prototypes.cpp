@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  prototypes.cpp - compares the loader tables of ignis.h, and the driver's structs in ignis_collective.h, with the CUDA toolkit's headers, while it compiles
 
     Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_ops_rows.c - softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
 #include "tensor.h"
 

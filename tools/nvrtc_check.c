@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
