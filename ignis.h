@@ -7,7 +7,7 @@
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
         >>device        devices, facts about them
-        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
+        >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -229,7 +229,8 @@
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
-        ignis_stream_forget before you destroy a stream that Ignis has used.
+        ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
+        ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
 
     ON THREADS
 
@@ -337,6 +338,10 @@ typedef struct ignis_array {
 typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
+
+typedef struct ignis_event {
+    uint64_t id;
+} ignis_event;
 
 /* >>status ------------------------------------------------------------------------------------------------------ */
 
@@ -480,7 +485,9 @@ typedef enum ignis_status {
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
-    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
+    X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
+    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -727,10 +734,86 @@ IGNIS_API void *ignis_stream_current(void);
     Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
     at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null), CUDA.
+    Errors: ARGUMENT (null, or one of ignis_stream_create, which ignis_stream_free forgets), CUDA.
     Ownership: the stream stays the caller's.
     Threads: any. Waits for the stream. */
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
+
+typedef struct ignis_stream_desc {
+    int priority; /* above 0: the device prefers its work, the more the higher, as far as the device tells them apart (0, as other streams) */
+} ignis_stream_desc;
+
+/*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
+    It is ordered with no other stream (cudaStreamNonBlocking). Making one takes the driver some time: make streams when a program starts.
+    Returns: a CUstream (also a cudaStream_t), null on failure.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_stream_free; ignis_shutdown reports and frees those that are left.
+    Threads: any. */
+IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc);
+
+/*  ignis_stream_free - forget a stream of ignis_stream_create, as by ignis_stream_forget, and destroy it
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not one of ignis_stream_create, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the address means nothing afterwards, and may be that of a later stream.
+    Threads: any. Waits for the stream. */
+IGNIS_API ignis_status ignis_stream_free(void *stream);
+
+/*  ignis_stream_query - whether all work that was put into a stream is done; null for the calling thread's current one
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: ARGUMENT (null done, no stream of this device), UNSUPPORTED (it is captured), DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
+
+/*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
+    ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
+    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that is
+    captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
+    its work into the captured one alone. What is outside of the capture cannot be waited for in it.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join), DEVICE, CUDA.
+    Ownership: unchanged; the event may be recorded again, or freed, at once.
+    Threads: any. The calling thread does not wait. */
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
+
+/*  ignis_event_create - a point in the work of the current device's streams, that can be waited for and timed
+    Returns: the event, never recorded; or no handle.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_event_free.
+    Threads: any. */
+IGNIS_API ignis_event ignis_event_create(void);
+
+/*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
+    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is recorded anew.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_event_record(ignis_event event, void *stream);
+
+/*  ignis_event_query - whether the work before an event is done; ignis_event_wait - wait until it is
+    An event that was never recorded is done.
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: FREED, ARGUMENT (null done), UNSUPPORTED (it was recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. ignis_event_wait waits; nobody may record the event in a capture meanwhile. */
+IGNIS_API ignis_status ignis_event_query(ignis_event event, bool *done);
+IGNIS_API ignis_status ignis_event_wait(ignis_event event);
+
+/*  ignis_event_elapsed_ms - the time between two events of one device, in milliseconds, to about half a microsecond
+    Returns: IGNIS_OK, and *ms.
+    Errors: FREED, ARGUMENT (null ms; an event was never recorded, or is not done), UNSUPPORTED (recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms);
+
+/*  ignis_event_free - free an event
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards; streams that wait for it go on waiting.
+    Threads: any. */
+IGNIS_API ignis_status ignis_event_free(ignis_event event);
 
 /*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
     Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
@@ -2085,6 +2168,7 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 /*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
     IGNIS_STATIC. */
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
 static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
@@ -3199,6 +3283,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                                \
     X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                                   \
     X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                                   \
+    X(int, cuStreamCreateWithPriority, (void **, unsigned, int), 5050, 1)                                                                  \
     X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                                          \
     X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                                         \
     X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                                         \
@@ -3228,6 +3313,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                                                    \
     X(int, cuStreamQuery, (void *), 2000, 1)                                                                                               \
     X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
+    X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                                         \
     X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
     X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
     X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
@@ -3704,6 +3790,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_TENSOR,
     IGNIS__KIND_OPTIMIZER,
     IGNIS__KIND_GRAPH,
+    IGNIS__KIND_EVENT,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -4001,6 +4088,7 @@ enum {
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
     IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
     IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -4008,6 +4096,7 @@ enum {
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_READY = 600,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
     IGNIS__CU_FUNC_SHARED = 1,
@@ -4016,9 +4105,10 @@ enum {
     IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8
 };
 
-/*  A stream that the caller brought. */
+/*  A stream that the caller brought, or has made by ignis_stream_create. */
 typedef struct ignis__foreign_stream {
     void *stream;
+    bool created;
     uint64_t serial;   /* tells this stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
@@ -4288,6 +4378,8 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
     while (device->foreign) {
         ignis__foreign_stream *foreign = device->foreign;
         device->foreign = foreign->next;
+        if (foreign->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
         ignis__free(foreign);
     }
     if (lost)
@@ -4384,6 +4476,7 @@ static void ignis__replays_drop(ignis__replays *replays)
 typedef struct ignis__capture {
     ignis__device *device;
     ignis__replays *replays;     /* of the graph that it becomes */
+    uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4498,6 +4591,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     }
     replays->users = 1;
     capture->replays = replays;
+    capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4753,6 +4847,403 @@ IGNIS_API void *ignis_stream_current(void)
         return NULL;
     ignis__device_leave(&binding);
     return ignis__stream_now(device);
+}
+
+/* --- streams that Ignis makes, events of the caller -------------------------------------------------------------------- */
+
+IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
+{
+    static const char call[] = "ignis_stream_create";
+    void *stream = NULL;
+    int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
+                            (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
+        serial = ignis__stream_adopt(call, device, stream);
+        foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+        if (foreign) {
+            foreign->created = true;
+            ignis__foreign_drop(device, foreign);
+        } else {
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+            stream = NULL;
+        }
+    }
+    ignis__device_leave(&binding);
+    return stream;
+}
+
+/*  Names those that ignis_device_close frees. */
+IGNIS__COLD static void ignis__streams_leaked(const char *call)
+{
+    const ignis__foreign_stream *foreign;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
+            if (foreign->created)
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", foreign->stream, i);
+}
+
+static bool ignis__stream_known(ignis__device *device, const void *stream)
+{
+    const ignis__capture *capture = ignis__capture_on(device);
+    const ignis__foreign_stream *foreign;
+    if (!ignis__atomic_load(&device->opened))
+        return false;
+    if (stream == device->stream || (capture && stream == capture->stream))
+        return true;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    ignis__mutex_unlock(&device->lock);
+    return foreign != NULL;
+}
+
+/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and reported, when
+    there is none. A stream of null becomes the current one. */
+static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
+{
+    ignis__device *device = ignis__device_current_enter(call, binding);
+    int i;
+    if (!device)
+        return NULL;
+    if (!*stream)
+        *stream = ignis__stream_now(device);
+    if (ignis__stream_known(device, *stream))
+        return device;
+    for (i = 0; i < ignis__device_total; i++) {
+        if (ignis__stream_known(&ignis__devices[i], *stream)) {
+            ignis__device_leave(binding);
+            return ignis__device_enter(call, &ignis__devices[i], binding) ? &ignis__devices[i] : NULL;
+        }
+    }
+    if (ignis__stream_adopt(call, device, *stream))
+        return device;
+    ignis__device_leave(binding);
+    return NULL;
+}
+
+/*  Whether a stream is captured, by whatever thread. */
+static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
+{
+    int status = 0;
+    bool ok = !ignis__atomic_load(&device->captures) || !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
+    *captured = status != 0;
+    return ok;
+}
+
+IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
+{
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
+    return false;
+}
+
+/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that waits for the
+    stream is waited for, as its wait would spoil the capture. */
+static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
+{
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    bool joined, ok;
+    if (!ignis__stream_captured(call, device, stream, &joined))
+        return false;
+    if (captured == joined)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    if (joined)
+        return ignis__fail_captured(call, "the stream is captured, and cannot wait for what is outside of the capture");
+    if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
+        return ignis__fail_captured(call,
+                                    "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
+                                    "at the hand of its thread, join a capture");
+    serial = ignis__stream_adopt(call, device, stream);
+    foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+    if (!foreign)
+        return false;
+    ignis__mutex_lock(&foreign->lock);
+    ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
+{
+    static const char call[] = "ignis_stream_query";
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    int error;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!done)
+        return ignis__fail_null(call, "done");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    if (ignis__stream_captured(call, device, stream, &captured)) {
+        error = captured ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuStreamQuery, (stream));
+        *done = error == 0;
+        ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
+                      : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
+{
+    static const char call[] = "ignis_stream_wait";
+    ignis__device *earlier = NULL, *later;
+    ignis__spare_event *spare = NULL;
+    ignis__binding binding;
+    bool captured = false, ok;
+    later = ignis__stream_enter(call, &stream, &binding);
+    if (!later)
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    earlier = ignis__stream_enter(call, &other, &binding);
+    if (!earlier)
+        return ignis__failed();
+    ok = ignis__stream_captured(call, earlier, other, &captured);
+    if (ok && (earlier != later || stream != other))
+        ok = (spare = ignis__event_record(call, earlier, other)) != NULL;
+    ignis__device_leave(&binding);
+    if (!spare || !ignis__device_enter(call, later, &binding)) {
+        if (spare)
+            ignis__event_give(earlier, spare);
+        return ok && !spare ? IGNIS_OK : ignis__failed();
+    }
+    ok = ignis__stream_await(call, later, stream, spare->event, captured);
+    ignis__device_leave(&binding);
+    ignis__event_give(earlier, spare);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+typedef struct ignis__event {
+    ignis__slot slot; /* its lock is held while the event is recorded, or asked */
+    ignis__device *device;
+    void *event;
+    bool recorded;
+    uint64_t capture; /* the serial of the capture in which it was recorded last; 0: it was in none */
+} ignis__event;
+
+static ignis__pool ignis__events = IGNIS__POOL(ignis__event, IGNIS__KIND_EVENT, "event", IGNIS_DIAG_EVENT_FREED);
+
+IGNIS__COLD IGNIS_API ignis_event ignis_event_create(void)
+{
+    static const char call[] = "ignis_event_create";
+    ignis_event handle = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    ignis__event *event = device ? (ignis__event *)ignis__pool_take(call, &ignis__events) : NULL;
+    if (event && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&event->event, IGNIS__CU_EVENT_DEFAULT))) {
+        ignis__pool_give(&ignis__events, event);
+    } else if (event) {
+        event->device = device;
+        event->recorded = false;
+        event->capture = 0;
+        handle.id = ignis__pool_publish(&ignis__events, event);
+    }
+    if (device)
+        ignis__device_leave(&binding);
+    return handle;
+}
+
+static void ignis__event_drop(ignis__event *event)
+{
+    if (ignis__pool_drop(event)) {
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (event->event)); /* after a fault there is nothing more to say */
+        ignis__pool_give(&ignis__events, event);
+    }
+}
+
+/*  The event of a handle, held, and its device entered; null, and reported, when that cannot be. */
+static ignis__event *ignis__event_enter(const char *call, ignis_event handle, ignis__binding *binding)
+{
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    if (event && !ignis__device_enter(call, event->device, binding)) {
+        ignis__event_drop(event);
+        event = NULL;
+    }
+    return event;
+}
+
+static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding *binding, bool ok)
+{
+    ignis__device_leave(binding);
+    ignis__event_drop(event);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY for work that goes on. False: reported. */
+static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
+{
+    if (event->capture)
+        return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
+    *error = IGNIS__CUDA(cuEventQuery, (event->event));
+    return *error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, event->device, "cuEventQuery", *error) == IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_event_record(ignis_event handle, void *stream)
+{
+    static const char call[] = "ignis_event_record";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture;
+    bool captured, ok = false;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    if (device != event->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the event is of device %d, the stream of device %d",
+                    (int)(event->device - ignis__devices), (int)(device - ignis__devices));
+    } else if (ignis__stream_captured(call, device, stream, &captured)) {
+        capture = captured ? ignis__capture_on(device) : NULL;
+        ok = captured == (capture != NULL) || ignis__fail_captured(call, "another thread captures the stream");
+        ignis__mutex_lock(&event->slot.lock);
+        ok = ok && !IGNIS__CUDA_FAILED(call, device, cuEventRecord, (event->event, stream));
+        if (ok) {
+            event->recorded = true;
+            event->capture = capture ? capture->serial : 0;
+        }
+        ignis__mutex_unlock(&event->slot.lock);
+    }
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_query(ignis_event handle, bool *done)
+{
+    static const char call[] = "ignis_event_query";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = done && ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (done)
+        *done = ok && error == 0;
+    else
+        ignis__fail_null(call, "done");
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_wait(ignis_event handle)
+{
+    static const char call[] = "ignis_event_wait";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (ok && error != 0)
+        ok = !IGNIS__CUDA_FAILED(call, event->device, cuEventSynchronize, (event->event));
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms)
+{
+    static const char call[] = "ignis_event_elapsed_ms";
+    ignis_event handles[2];
+    ignis__event *events[2] = {NULL, NULL};
+    ignis__binding bindings[2];
+    float elapsed = 0;
+    int i, error = 0;
+    bool ok = ms != NULL;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!ms)
+        ignis__fail_null(call, "ms");
+    handles[0] = first, handles[1] = last;
+    for (i = 0; ok && i < 2; i++) {
+        events[i] = ignis__event_enter(call, handles[i], &bindings[i]);
+        ok = events[i] != NULL;
+        if (!ok)
+            break;
+        ignis__mutex_lock(&events[i]->slot.lock);
+        ok = ignis__event_ask(call, events[i], &error);
+        if (ok && (error != 0 || !events[i]->recorded)) {
+            ok = false;
+            ignis__fail(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
+                        error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+        }
+        ignis__mutex_unlock(&events[i]->slot.lock);
+    }
+    if (ok && events[0]->device != events[1]->device) {
+        ok = false;
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d", (int)(events[0]->device - ignis__devices),
+                    (int)(events[1]->device - ignis__devices));
+    }
+    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
+    for (i = 1; i >= 0; i--)
+        if (events[i])
+            (void)ignis__event_leave(events[i], &bindings[i], true);
+    if (ok)
+        *ms = (double)elapsed;
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_event_free(ignis_event handle)
+{
+    static const char call[] = "ignis_event_free";
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    bool live;
+    if (!event)
+        return ignis__failed();
+    live = ignis__handle_kill(event);
+    if (!live)
+        ignis__fail_stale(call, &ignis__events, handle.id);
+    ignis__event_drop(event);
+    return live ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__events_close(const char *call)
+{
+    ignis__event *event;
+    uint64_t index = 0;
+    while ((event = (ignis__event *)ignis__pool_next(&ignis__events, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "event of device %d", (int)(event->device - ignis__devices));
+        ignis__handle_kill(event);
+        ignis__event_drop(event);
+    }
+}
+
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
+{
+    static const char call[] = "ignis_stream_wait_event";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture = ignis__capturing();
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&event->slot.lock);
+    if (event->capture && !(capture && capture->serial == event->capture))
+        ok = ignis__fail_captured(call, "the event was recorded in a capture that is over, or another thread's");
+    else
+        ok = !event->recorded || ignis__stream_await(call, device, stream, event->event, event->capture != 0);
+    ignis__mutex_unlock(&event->slot.lock);
+    return ignis__event_leave(event, &binding, ok);
 }
 
 IGNIS_API ignis_status ignis_synchronize(void)
@@ -7256,10 +7747,11 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
+/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. */
+IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created)
 {
-    static const char call[] = "ignis_stream_forget";
     ignis_status status = IGNIS_OK;
+    bool found = !created;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -7278,10 +7770,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
         for (link = &device->foreign; *link && (*link)->stream != stream; link = &(*link)->next)
             ;
         foreign = *link;
-        if (foreign)
+        found = foreign ? foreign->created == created : found;
+        if (foreign && found)
             *link = foreign->next;
         ignis__mutex_unlock(&device->lock);
-        if (!foreign)
+        if (!foreign || !found)
             continue;
         ignis__atomic_add(&ignis__stream_forgets, 1);
         entered = ignis__device_enter(call, device, &binding);
@@ -7301,6 +7794,21 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
             ignis__device_leave(&binding);
         }
     }
+    if (found)
+        return status;
+    return ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                       created ? "stream %p is none of ignis_stream_create, or was freed already"
+                               : "stream %p is one of ignis_stream_create: free it with ignis_stream_free",
+                       stream);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream) { return ignis__stream_forget("ignis_stream_forget", stream, false); }
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
+{
+    ignis_status status = ignis__stream_forget("ignis_stream_free", stream, true);
+    if (status != IGNIS_ERROR_ARGUMENT && status != IGNIS_ERROR_NOT_SETUP && status != IGNIS_ERROR_UNSUPPORTED)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream)); /* it is this thread's alone, whatever its work ended with */
     return status;
 }
 
@@ -19079,6 +19587,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
     ignis__kernels_close(call);
+    ignis__events_close(call);
+    ignis__streams_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
