@@ -343,6 +343,10 @@ typedef struct ignis_event {
     uint64_t id;
 } ignis_event;
 
+typedef struct ignis_ticket {
+    uint64_t id;
+} ignis_ticket;
+
 /* >>status ------------------------------------------------------------------------------------------------------ */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
@@ -487,7 +491,9 @@ typedef enum ignis_status {
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
     X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
-    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")
+    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")                     \
+    X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
+    X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -853,6 +859,21 @@ IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
     Threads: any. May wait for the device. */
 IGNIS_API int64_t ignis_memory_trim(int device);
 
+/*  ignis_host_alloc - pinned (page-locked) host memory, which every device copies to and from while the program goes on
+    Takes the system a while: allocate when a program starts. Its content is undefined.
+    Returns: the address, null on failure.
+    Errors: ARGUMENT (size below 1), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_host_free; ignis_shutdown reports and frees what is left.
+    Threads: any. */
+IGNIS_API void *ignis_host_alloc(int64_t size);
+
+/*  ignis_host_free - free memory of ignis_host_alloc; null does nothing
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not an address that ignis_host_alloc gave, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the memory is gone when the call returns.
+    Threads: any. May wait for the device, as copies may still use it. */
+IGNIS_API ignis_status ignis_host_free(void *memory);
+
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_MAX_DIMS 8
@@ -1047,6 +1068,34 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
     Ownership: out is the caller's.
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
+
+/*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
+    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be freed at
+    once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin, cudaMallocHost)
+    of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a thread of the driver,
+    which copies or converts them: then later work of the stream waits for that thread, too.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread captures a
+    graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
+
+/*  ignis_ticket_query - whether what a ticket stands for is through, well or not
+    Returns: IGNIS_OK, and *done; the ticket stays.
+    Errors: FREED, ARGUMENT (null done).
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket ticket, bool *done);
+
+/*  ignis_ticket_wait - wait for what a ticket stands for, and end the ticket
+    ignis_shutdown waits for tickets that are left, and reports them.
+    Returns: IGNIS_OK, or what it failed with.
+    Errors: FREED, DEVICE (the devices were lost to a fault), CUDA, and those of the work itself.
+    Ownership: the handle is stale afterwards, also after a failure; the host memory is the caller's alone again.
+    Threads: any; several that wait at the same time all get the answer. Waits. */
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket ticket);
 
 /*  ignis_array_clone - a copy that shares no memory with the array
     Returns: a new array of the same shape, dtype, device, owner and tag; or no handle.
@@ -3315,6 +3364,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
     X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                                         \
     X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
+    X(int, cuLaunchHostFunc, (void *, void (*)(void *), void *), 10000, 1)                                                                 \
     X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
     X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
     X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                                        \
@@ -3791,6 +3841,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_OPTIMIZER,
     IGNIS__KIND_GRAPH,
     IGNIS__KIND_EVENT,
+    IGNIS__KIND_TICKET,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -5297,7 +5348,15 @@ typedef struct ignis__cache_part {
     ignis__block *bins[IGNIS__BINS];
 } ignis__cache_part;
 
+/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+typedef struct ignis__pinned {
+    void *memory;
+    int64_t size;
+    struct ignis__pinned *next;
+} ignis__pinned;
+
 typedef struct ignis__cache {
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody copies through now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
@@ -5844,6 +5903,12 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->spare_blocks = block->above;
         ignis__free(block);
     }
+    while (cache->lent || cache->spare) {
+        ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
+        *list = pinned->next;
+        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* fails with what is known already, if at all */
+        ignis__free(pinned);
+    }
     while (cache->parts) {
         ignis__cache_part *part = cache->parts;
         cache->parts = part->next;
@@ -5908,6 +5973,107 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     if (entered)
         ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
+IGNIS__COLD static ignis__pinned *ignis__pinned_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__pinned *pinned = (ignis__pinned *)ignis__alloc(sizeof *pinned);
+    if (!pinned) {
+        ignis__fail_host_memory(call, sizeof *pinned);
+        return NULL;
+    }
+    pinned->size = size;
+    pinned->memory = ignis__pinned_take(call, device, size);
+    if (pinned->memory)
+        return pinned;
+    ignis__free(pinned);
+    return NULL;
+}
+
+static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, ignis__pinned *pinned)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__mutex_lock(&cache->lock);
+    pinned->next = *list;
+    *list = pinned;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+/*  A piece to copy through, of IGNIS__PIECE bytes. ignis__pinned_keep among the spare ones gives it back. */
+#define IGNIS__PIECE ((int64_t)1 << 20)
+static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__pinned *piece;
+    ignis__mutex_lock(&cache->lock);
+    piece = cache->spare;
+    if (piece)
+        cache->spare = piece->next;
+    ignis__mutex_unlock(&cache->lock);
+    return piece ? piece : ignis__pinned_make(call, device, IGNIS__PIECE);
+}
+
+IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
+{
+    static const char call[] = "ignis_host_alloc";
+    ignis__pinned *pinned;
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return NULL;
+    if (size < 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 1", (long long)size);
+        return NULL;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    pinned = ignis__pinned_make(call, device, size);
+    ignis__device_leave(&binding);
+    if (!pinned)
+        return NULL;
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].lent, pinned);
+    return pinned->memory;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
+{
+    static const char call[] = "ignis_host_free";
+    ignis__pinned *pinned = NULL, **link;
+    ignis_status status;
+    int i;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!memory)
+        return IGNIS_OK;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
+    for (i = 0; !pinned && i < ignis__device_total; i++) {
+        ignis__cache *cache = &ignis__caches[i];
+        ignis__mutex_lock(&cache->lock);
+        for (link = &cache->lent; *link && (*link)->memory != memory; link = &(*link)->next)
+            ;
+        pinned = *link;
+        if (pinned)
+            *link = pinned->next;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    if (!pinned)
+        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
+    status = ignis__pinned_give(call, &ignis__devices[i - 1], memory, pinned->size);
+    ignis__free(pinned);
+    return status;
+}
+
+IGNIS__COLD static void ignis__pinned_leaked(const char *call)
+{
+    const ignis__pinned *pinned;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
+                               (long long)pinned->size);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
@@ -7385,6 +7551,207 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
     bool ok = array && ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes") &&
               ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
+}
+
+/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+
+/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+typedef struct ignis__transfer_part {
+    void *to;
+    const void *from;
+    ignis_dtype to_dtype, from_dtype;
+    int64_t count;
+} ignis__transfer_part;
+
+typedef struct ignis__ticket {
+    ignis__slot slot;
+    ignis__device *device;
+    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pinned *piece;        /* null: none is needed */
+    ignis__transfer_part *parts; /* what the driver's thread has to do */
+} ignis__ticket;
+
+static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+
+/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
+{
+    ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take(call, &ignis__tickets);
+    if (ticket) {
+        ticket->device = device;
+        ticket->done = NULL;
+        ticket->piece = NULL;
+        ticket->parts = NULL;
+    }
+    return ticket;
+}
+
+/*  Takes a ticket apart whose work is through. */
+static void ignis__ticket_destroy(ignis__ticket *ticket)
+{
+    if (ticket->done)
+        ignis__event_give(ticket->device, ticket->done);
+    if (ticket->piece)
+        ignis__pinned_keep(ticket->device, &ignis__caches[ticket->device - ignis__devices].spare, ticket->piece);
+    ignis__free(ticket->parts);
+    ignis__pool_give(&ignis__tickets, ticket);
+}
+
+static void ignis__ticket_drop(ignis__ticket *ticket)
+{
+    if (ignis__pool_drop(ticket))
+        ignis__ticket_destroy(ticket);
+}
+
+static void ignis__transfer_part_run(void *context)
+{
+    const ignis__transfer_part *part = (const ignis__transfer_part *)context;
+    if (part->to_dtype == part->from_dtype)
+        memcpy(part->to, part->from, (size_t)(part->count * ignis__dtypes[part->to_dtype].size));
+    else
+        ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
+}
+
+/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
+{
+    int first, last, ordinal;
+    bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
+              ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
+    *direct = ok && first != 0 && last != 0;
+    return ok;
+}
+
+/*  Queues a transfer of an array that has elements; out or data is null. */
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
+                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+{
+    int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
+    ignis__transfer_part *part;
+    bool direct = false, ok = true;
+    if (dtype == array_dtype && !ignis__transfer_direct(work, out ? out : data, count * size, &direct))
+        return false;
+    if (direct && out)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (out, address, (size_t)(count * size), work->stream));
+    if (direct)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (address, data, (size_t)(count * size), work->stream));
+    ticket->parts = (ignis__transfer_part *)ignis__alloc((size_t)((count + step - 1) / step) * sizeof *part);
+    if (!ticket->parts) {
+        ignis__fail_host_memory(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+        return false;
+    }
+    ticket->piece = ignis__piece_take(work->call, work->device);
+    ok = ticket->piece != NULL;
+    for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
+        ignis__address at = address + (uint64_t)(done * size);
+        void *piece = ticket->piece->memory;
+        part->count = count - done < step ? count - done : step;
+        part->to = out ? (char *)out + done * ignis__dtypes[dtype].size : (char *)piece;
+        part->from = out ? (const char *)piece : (const char *)data + done * ignis__dtypes[dtype].size;
+        part->to_dtype = out ? dtype : array_dtype;
+        part->from_dtype = out ? array_dtype : dtype;
+        ok = (!out || !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2,
+                                          (piece, at, (size_t)(part->count * size), work->stream))) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             (out ||
+              !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (at, piece, (size_t)(part->count * size), work->stream)));
+    }
+    return ok;
+}
+
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
+                                                      int64_t count, bool to_host)
+{
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
+    ignis__ticket *ticket = NULL;
+    ignis__address address = 0;
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         !ignis__capture_refuses(call) &&
+         (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
+         (ticket = ignis__ticket_make(call, work.device)) != NULL;
+    if (ok && count > 0) {
+        ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
+             (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
+        if (!ok)
+            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+    }
+    if (ok)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else if (ticket)
+        ignis__ticket_destroy(ticket);
+    ignis__array_work_end(&work, array, ok);
+    return result;
+}
+
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
+}
+
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
+}
+
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
+{
+    static const char call[] = "ignis_ticket_query";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    ignis__binding binding;
+    bool ok = done != NULL;
+    if (!ticket)
+        return ignis__failed();
+    if (!done) {
+        ignis__fail_null(call, "done");
+    } else {
+        *done = true;
+        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+            *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Waits for the work of a held ticket, and ends the ticket and the hold. */
+static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket)
+{
+    ignis__binding binding;
+    bool ok = true;
+    if (ticket->done && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+        ok = !IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event));
+        if (!ok)
+            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+        ignis__device_leave(&binding);
+    }
+    ignis__handle_kill(ticket);
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
+{
+    static const char call[] = "ignis_ticket_wait";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
+}
+
+/*  Tickets that nobody has waited for. */
+IGNIS__COLD static void ignis__tickets_close(const char *call)
+{
+    ignis__ticket *ticket;
+    uint64_t index = 0;
+    while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", (int)(ticket->device - ignis__devices));
+        (void)ignis__ticket_finish(call, ticket);
+    }
 }
 
 /*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
@@ -19586,9 +19953,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
+    ignis__tickets_close(call);
     ignis__kernels_close(call);
     ignis__events_close(call);
     ignis__streams_leaked(call);
+    ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;

@@ -1,4 +1,5 @@
-/*  test_frame.c - what the loop of an engine needs: streams and events of Ignis' own making */
+/*  test_frame.c - what the loop of an engine needs: streams, events, copies that nobody waits for */
+#include "fault.h"
 #include "test.h"
 #include <dlfcn.h>
 
@@ -289,6 +290,221 @@ TEST(captures_take_what_the_driver_takes)
     CHECK_OK(ignis_array_free(a));
 }
 
+/* --- pinned memory and tickets ------------------------------------------------------------------------------------------ */
+
+static void check_series(const float *data, int64_t count, float first, float step)
+{
+    int64_t i, wrong = 0;
+    for (i = 0; i < count; i++)
+        wrong += data[i] != first + step * (float)i;
+    CHECK_INT(wrong, 0);
+}
+
+static void finish(ignis_ticket ticket)
+{
+    CHECK(ticket.id != 0);
+    CHECK_OK(ignis_ticket_wait(ticket));
+}
+
+TEST(pinned_memory_is_counted_and_freed_once)
+{
+    int64_t before;
+    char *memory_a, *memory_b;
+    SETUP(NULL);
+    before = memory().pinned_bytes;
+    memory_a = (char *)ignis_host_alloc(1000);
+    memory_b = (char *)ignis_host_alloc(1);
+    REQUIRE(memory_a && memory_b);
+    memset(memory_a, 1, 1000);
+    CHECK_INT(memory().pinned_bytes - before, 1001);
+    CHECK_STATUS(ignis_host_free(memory_a + 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_HOST_UNKNOWN);
+    CHECK_OK(ignis_host_free(memory_a));
+    CHECK_STATUS(ignis_host_free(memory_a), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_HOST_UNKNOWN);
+    CHECK_OK(ignis_host_free(memory_b));
+    CHECK_OK(ignis_host_free(NULL));
+    CHECK_INT(memory().pinned_bytes, before);
+    CHECK_FAILS(ignis_host_alloc(0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_host_alloc(-1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+}
+
+/*  Both ways, of sizes around those of a piece; out and data are pinned or not. */
+TEST(asynchronous_copies_copy)
+{
+    static const int64_t counts[] = {0, 1, 7, 262143, 262144, 262145, 800003};
+    float *plain, *out, *pinned;
+    int i, way;
+    SETUP(NULL);
+    plain = (float *)malloc(800003 * sizeof *plain);
+    out = (float *)malloc(800003 * sizeof *out);
+    pinned = (float *)ignis_host_alloc(800003 * (int64_t)sizeof *pinned);
+    REQUIRE(plain && out && pinned);
+    for (i = 0; i < IGNIS__COUNT(counts); i++) {
+        int64_t j, n = counts[i];
+        for (way = 0; way < 2; way++) {
+            float *data = way ? pinned : plain, *back = way ? pinned : out;
+            ignis_array a = make_array(n, IGNIS_F32);
+            ignis_ticket tickets[2];
+            for (j = 0; j < n; j++)
+                data[j] = (float)j + (float)way;
+            fault_reset_counts();
+            tickets[0] = ignis_array_from_host_async(a, data, IGNIS_F32, n);
+            if (way)
+                finish(tickets[0]); /* as the memory is used for the result */
+            CHECK_OK(ignis_array_scale(a, a, 2.0));
+            tickets[1] = ignis_array_to_host_async(a, back, IGNIS_DTYPE_DEFAULT, n);
+            CHECK_OK(ignis_array_fill(a, -1.0)); /* too late for the copy */
+            CHECK_OK(ignis_array_free(a));
+            finish(tickets[1]);
+            if (!way)
+                finish(tickets[0]);
+            CHECK_INT(fault_count("cuLaunchHostFunc"), way ? 0 : 2 * ((n + 262143) / 262144));
+            check_series(back, n, (float)way * 2, 2.0F);
+        }
+    }
+    CHECK_OK(ignis_host_free(pinned));
+    free(plain), free(out);
+}
+
+TEST(asynchronous_copies_convert)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F16, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_BF16, IGNIS_F32};
+    enum { N = 150001 };
+    double *data, *out;
+    float *pinned;
+    int i, j, wrong;
+    SETUP(NULL);
+    data = (double *)malloc(N * sizeof *data);
+    out = (double *)malloc(N * sizeof *out);
+    pinned = (float *)ignis_host_alloc(N * (int64_t)sizeof *pinned);
+    REQUIRE(data && out && pinned);
+    for (j = 0; j < N; j++)
+        data[j] = j % 200 - 50; /* which all of them hold exactly */
+    for (i = 0; i < IGNIS__COUNT(dtypes); i++) {
+        ignis_array a = make_array(N, dtypes[i]);
+        ignis_ticket in = ignis_array_from_host_async(a, data, IGNIS_F64, N), doubles = ignis_array_to_host_async(a, out, IGNIS_F64, N);
+        finish(ignis_array_to_host_async(a, pinned, IGNIS_F32, N));
+        finish(doubles);
+        finish(in);
+        for (j = wrong = 0; j < N; j++)
+            wrong += out[j] != data[j] || (double)pinned[j] != data[j];
+        CHECK_INT(wrong, 0);
+        CHECK_OK(ignis_array_free(a));
+    }
+    CHECK_OK(ignis_host_free(pinned));
+    free(data), free(out);
+}
+
+TEST(tickets_are_waited_for_once)
+{
+    float out[16];
+    ignis_array a, empty;
+    ignis_ticket ticket;
+    bool done = false;
+    int i;
+    SETUP(NULL);
+    a = test_array(4, 4);
+    empty = make_array(4, IGNIS_F32);
+    CHECK_FAILS(ignis_array_to_host_async(empty, out, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_FAILS(ignis_array_to_host_async(a, out, IGNIS_F32, 15), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_FAILS(ignis_array_to_host_async(a, NULL, IGNIS_F32, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_array_from_host_async(a, NULL, IGNIS_F32, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_array_from_host_async(a, out, (ignis_dtype)99, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    ticket = ignis_array_to_host_async(a, out, IGNIS_F32, 16);
+    CHECK_STATUS(ignis_ticket_query(ticket, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    for (i = 0; i < 5000 && !done; i++) {
+        CHECK_OK(ignis_ticket_query(ticket, &done));
+        if (!done)
+            test_sleep_ms(1);
+    }
+    CHECK(done);
+    check_series(out, 16, 0, 1);
+    finish(ticket);
+    CHECK_STATUS(ignis_ticket_wait(ticket), IGNIS_ERROR_FREED, IGNIS_DIAG_TICKET_FREED);
+    CHECK_STATUS(ignis_ticket_query(ticket, &done), IGNIS_ERROR_FREED, IGNIS_DIAG_TICKET_FREED);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_array_free(empty));
+}
+
+/*  What a copy fails with is known where it is waited for. */
+TEST(failures_of_copies_leave_nothing_behind)
+{
+    static const struct {
+        const char *function;
+        int at;
+    } faults[] = {{"cuMemHostAlloc", 1},   {"cuMemcpyDtoHAsync", 1}, {"cuMemcpyDtoHAsync", 3},     {"cuLaunchHostFunc", 1},
+                  {"cuLaunchHostFunc", 3}, {"cuEventRecord", 1},     {"cuPointerGetAttributes", 2}};
+    enum { N = 800003 };
+    float *out;
+    ignis_array a;
+    ignis_ticket ticket;
+    int i;
+    SETUP(NULL);
+    NEEDS_NO_MEMCHECK();
+    out = (float *)malloc(N * sizeof *out);
+    REQUIRE(out);
+    a = make_array(N, IGNIS_F32);
+    CHECK_OK(ignis_array_fill(a, 3.0));
+    for (i = 0; i < IGNIS__COUNT(faults); i++) {
+        fault_arm(faults[i].function, faults[i].at, 1);
+        CHECK_FAILS(ignis_array_to_host_async(a, out, IGNIS_F32, N), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+        CHECK(fault.failed != NULL);
+        fault_disarm();
+        finish(ignis_array_to_host_async(a, out, IGNIS_F32, N));
+        check_series(out, N, 3.0F, 0.0F);
+    }
+    CHECK_INT(memory().pinned_bytes, IGNIS__PIECE);
+    ticket = ignis_array_to_host_async(a, out, IGNIS_F32, N);
+    fault_arm("cuEventSynchronize", 1, 1);
+    CHECK_STATUS(ignis_ticket_wait(ticket), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    CHECK_STATUS(ignis_ticket_wait(ticket), IGNIS_ERROR_FREED, IGNIS_DIAG_TICKET_FREED);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_array_free(a));
+    free(out);
+}
+
+TEST(shutdown_waits_for_tickets)
+{
+    enum { N = 300001 };
+    float *out = (float *)malloc(N * sizeof *out);
+    ignis_array a;
+    REQUIRE(out);
+    SETUP(NULL);
+    test_leaks_expected = true;
+    a = make_array(N, IGNIS_F32);
+    CHECK_OK(ignis_array_fill(a, 5.0));
+    CHECK(ignis_array_to_host_async(a, out, IGNIS_F32, N).id != 0);
+    CHECK(ignis_host_alloc(64) != NULL);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_shutdown());
+    check_series(out, N, 5.0F, 0.0F);
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+    free(out);
+}
+
+TEST(captures_refuse_copies_to_and_from_the_host)
+{
+    float data[4] = {1, 2, 3, 4};
+    ignis_graph graph;
+    ignis_array a;
+    ignis_ticket before;
+    void *pinned;
+    SETUP(NULL);
+    a = test_array(1, 4);
+    pinned = ignis_host_alloc(16);
+    before = ignis_array_from_host_async(a, data, IGNIS_F32, 4);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_FAILS(ignis_array_from_host_async(a, data, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_FAILS(ignis_array_to_host_async(a, data, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_host_free(pinned), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    finish(before); /* which spoils nothing */
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_host_free(pinned));
+    CHECK_OK(ignis_array_free(a));
+}
+
 /* --- threads ------------------------------------------------------------------------------------------------------------ */
 
 static struct {
@@ -357,6 +573,56 @@ TEST(of_several_threads_one_frees)
         run_threads(free_shared);
         CHECK_INT(shared.freed, 2);
     }
+}
+
+/*  Copies of its own, both ways, and one ticket of all threads. */
+static struct {
+    ignis_ticket ticket[ROUNDS];
+    float out[64];
+} readback;
+
+static void work_on_tickets(int index)
+{
+    enum { N = 1000 };
+    float *pinned = (float *)ignis_host_alloc(N * (int64_t)sizeof *pinned), plain[N];
+    ignis_array a = make_array(N, IGNIS_F32);
+    int round, i;
+    for (round = 0; round < ROUNDS; round++) {
+        float *in = round % 2 ? pinned : plain, *out = round % 2 ? plain : pinned;
+        ignis_ticket tickets[2];
+        ignis_status status;
+        bool done;
+        for (i = 0; i < N; i++)
+            in[i] = (float)(index + round);
+        tickets[0] = ignis_array_from_host_async(a, in, IGNIS_F32, N);
+        tickets[1] = ignis_array_to_host_async(a, out, IGNIS_F32, N);
+        if (round % 3 == 0) {
+            CHECK_OK(ignis_array_free(a));
+            a = make_array(N, IGNIS_F32);
+        }
+        (void)ignis_ticket_query(readback.ticket[round], &done); /* which another thread may have waited for */
+        status = ignis_ticket_wait(readback.ticket[round]);
+        CHECK(status == IGNIS_OK || status == IGNIS_ERROR_FREED);
+        ignis_status_clear();
+        finish(tickets[1]);
+        finish(tickets[0]);
+        check_series(out, N, (float)(index + round), 0.0F);
+    }
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_host_free(pinned));
+}
+
+TEST(threads_use_tickets)
+{
+    ignis_array a;
+    int i;
+    SETUP(NULL);
+    a = test_array(8, 8);
+    for (i = 0; i < ROUNDS; i++)
+        readback.ticket[i] = ignis_array_to_host_async(a, readback.out, IGNIS_F32, 64);
+    run_threads(work_on_tickets);
+    check_series(readback.out, 64, 0, 1);
+    CHECK_OK(ignis_array_free(a));
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
