@@ -327,8 +327,8 @@ extern "C" {
    Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
    Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
    device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
-   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in
-   a forked child. */
+   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown, in
+   a forked child, and in a function given to ignis_stream_call. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -351,7 +351,7 @@ typedef struct ignis_ticket {
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
 #define IGNIS_STATUSES(X)                                                                \
-    X(NOT_SETUP, "ignis_setup has not been called, or the process was forked after it")  \
+    X(NOT_SETUP, "ignis_setup has not been called, or Ignis cannot be called here")      \
     X(ARGUMENT, "an argument is out of its range, null or contradictory")                \
     X(SHAPE, "shapes do not fit together, or a size overflows")                          \
     X(DTYPE, "an element type is not the one that is needed")                            \
@@ -493,7 +493,9 @@ typedef enum ignis_status {
     X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
     X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")                     \
     X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
-    X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")
+    X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
+    X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
+    X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -782,6 +784,17 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
     Threads: any. The calling thread does not wait. */
 IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
 IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
+
+/*  ignis_stream_call - call a function of the program once all is done that a stream has so far
+    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a thread.
+    It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK. In
+    a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
+    null for the calling thread's current stream.
+    Returns: IGNIS_OK, or the reason; then it is not called.
+    Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
+    Ownership: user_data lives until the call; in a capture until the graph is freed.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data);
 
 /*  ignis_event_create - a point in the work of the current device's streams, that can be waited for and timed
     Returns: the event, never recorded; or no handle.
@@ -1355,6 +1368,15 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
     Ownership: info->entry lives as long as the kernel.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
+
+/*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has variables
+    of its own, on each device, with the values of the source at first.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: data may be reused when the call returns.
+    Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
 
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
@@ -2975,6 +2997,7 @@ typedef struct ignis__thread {
     char *latest_message;            /* from malloc; null: there was none, or no memory for it */
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
+    bool called_back;                /* it runs a function given to ignis_stream_call */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -3210,9 +3233,13 @@ IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thr
 /*  The check that stands first in every public function. */
 static bool ignis__enter(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked))
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
         return true;
-    if (ignis__atomic_load(&ignis__global.forked))
+    if (ignis__this_thread.called_back)
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can "
+                    "be called");
+    else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
@@ -3343,6 +3370,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                                             \
     X(int, cuModuleUnload, (void *), 2000, 1)                                                                                              \
     X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                                  \
+    X(int, cuModuleGetGlobal_v2, (ignis__address *, size_t *, void *, const char *), 3020, 1)                                              \
     X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
     X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
     X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
@@ -4147,6 +4175,7 @@ enum {
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
     IGNIS__CU_NOT_READY = 600,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
@@ -5295,6 +5324,105 @@ IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
         ok = !event->recorded || ignis__stream_await(call, device, stream, event->event, event->capture != 0);
     ignis__mutex_unlock(&event->slot.lock);
     return ignis__event_leave(event, &binding, ok);
+}
+
+/* --- functions of the program that streams call --------------------------------------------------------------------------- */
+
+typedef struct ignis__callback {
+    void (*fn)(void *user_data);
+    void *user_data;
+    bool captured; /* called at each launch of a graph, which frees it */
+    struct ignis__callback *next;
+} ignis__callback;
+
+/*  Those that are not captured and were not called yet. Nobody calls the driver with the lock held, as the driver's thread takes it. */
+static struct {
+    ignis__mutex lock;
+    ignis__callback *first;
+} ignis__callbacks = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__callback_free(ignis__callback *callback)
+{
+    ignis__callback **link = &ignis__callbacks.first;
+    ignis__mutex_lock(&ignis__callbacks.lock);
+    while (*link != callback)
+        link = &(*link)->next;
+    *link = callback->next;
+    ignis__mutex_unlock(&ignis__callbacks.lock);
+    ignis__free(callback);
+}
+
+static void ignis__callback_drop(const char *call, void *item)
+{
+    (void)call;
+    ignis__free(item);
+}
+
+/*  Runs one, and calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: what it has recorded stays. */
+static void ignis__callback_run(void *context)
+{
+    ignis__callback *callback = (ignis__callback *)context;
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    ignis_status latest = thread->latest;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->called_back = true;
+    callback->fn(callback->user_data);
+    thread->called_back = false;
+    ignis__record_drop(thread);
+    thread->record = before;
+    thread->latest = latest;
+    if (!callback->captured)
+        ignis__callback_free(callback);
+}
+
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data)
+{
+    static const char call[] = "ignis_stream_call";
+    ignis__capture *capture;
+    ignis__callback *callback = NULL;
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    if (!ignis__enter(call))
+        return ignis__failed();
+    if (!fn)
+        return ignis__fail_null(call, "fn");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    capture = ignis__capture_on(device);
+    if (!ignis__stream_captured(call, device, stream, &captured) ||
+        (captured && !capture && !ignis__fail_captured(call, "another thread captures the stream"))) {
+        callback = NULL; /* reported */
+    } else if ((callback = (ignis__callback *)ignis__alloc(sizeof *callback)) == NULL) {
+        ignis__fail_host_memory(call, sizeof *callback);
+    } else {
+        callback->fn = fn;
+        callback->user_data = user_data;
+        callback->captured = captured;
+        if (!captured) {
+            ignis__mutex_lock(&ignis__callbacks.lock);
+            callback->next = ignis__callbacks.first;
+            ignis__callbacks.first = callback;
+            ignis__mutex_unlock(&ignis__callbacks.lock);
+        }
+        if (captured && !ignis__capture_hold(call, capture, callback, NULL, ignis__callback_drop))
+            ignis__free(callback);
+        else
+            ok = !IGNIS__CUDA_FAILED(call, device, cuLaunchHostFunc, (stream, ignis__callback_run, callback));
+        if (!ok && !captured)
+            ignis__callback_free(callback);
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Those that are never called, after a fault. The devices are idle. */
+IGNIS__COLD static void ignis__callbacks_close(void)
+{
+    while (ignis__callbacks.first)
+        ignis__callback_free(ignis__callbacks.first);
 }
 
 IGNIS_API ignis_status ignis_synchronize(void)
@@ -9586,6 +9714,47 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
             info->from_cache = code->module.from_cache;
         }
         ignis__device_leave(&binding);
+    }
+    ignis__kernel_drop(call, kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel *kernel, const char *name, const void *data, int64_t size)
+{
+    ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
+    ignis__address address = 0;
+    size_t bytes = 0;
+    int error = code ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    if (!code)
+        return false;
+    if (error == IGNIS__CU_NOT_FOUND)
+        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
+                    kernel->program.entry, name);
+    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
+                    (long long)size);
+    else if (error == 0)
+        return ignis__copy_from_host(work, address, data, size);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel handle, const char *name, const void *data, int64_t size)
+{
+    static const char call[] = "ignis_kernel_set_symbol";
+    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__device *device;
+    ignis__work work;
+    bool ok = kernel && name && data;
+    if (!kernel)
+        return ignis__failed();
+    if (!ok)
+        ignis__fail_null(call, name ? "data" : "name");
+    if (ok && !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        ignis__work_begin(call, device, &work)) {
+        ok = ignis__symbol_set(&work, kernel, name, data, size);
+        ignis__work_end(&work);
+    } else {
+        ok = false;
     }
     ignis__kernel_drop(call, kernel);
     return ok ? IGNIS_OK : ignis__failed();
@@ -19879,9 +20048,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     ignis_desc defaults;
     ignis_status status;
     memset(&defaults, 0, sizeof defaults);
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
     ignis__mutex_lock(&ignis__setup_lock);
     if (ignis__atomic_load(&ignis__global.ready)) {
@@ -19928,9 +20097,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__record before = ignis__this_thread.record;
     ignis_status status;
     int i;
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
@@ -19975,6 +20144,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device_close(call, device);
     }
     ignis__images_close();
+    ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();
 #endif

@@ -505,6 +505,191 @@ TEST(captures_refuse_copies_to_and_from_the_host)
     CHECK_OK(ignis_array_free(a));
 }
 
+/* --- callbacks ---------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int calls, sum;
+    ignis_status status, status_of_setup;
+    ignis_diagnostic diagnostic;
+} called = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, IGNIS_OK, IGNIS_OK, IGNIS_DIAG_NONE};
+
+static void count_call(void *user_data)
+{
+    pthread_mutex_lock(&called.lock);
+    called.calls++;
+    called.sum += *(int *)user_data;
+    pthread_cond_broadcast(&called.changed);
+    pthread_mutex_unlock(&called.lock);
+}
+
+static void await_calls(int calls)
+{
+    CHECK_OK(ignis_synchronize());
+    pthread_mutex_lock(&called.lock);
+    CHECK_INT(called.calls, calls);
+    pthread_mutex_unlock(&called.lock);
+}
+
+/*  All that a stream has is done when it calls: 64 floats are in *user_data. */
+static void check_readback(void *user_data)
+{
+    int one = 1;
+    check_series((const float *)user_data, 64, 0, 1);
+    count_call(&one);
+}
+
+static void misuse(void *user_data)
+{
+    ignis_status_info info;
+    ignis_desc desc;
+    int one = 1;
+    memset(&desc, 0, sizeof desc);
+    called.status_of_setup = ignis_setup(&desc);
+    ignis_status_clear();
+    called.status = ignis_synchronize();
+    ignis_status_query(&info);
+    called.diagnostic = info.diagnostic;
+    CHECK(ignis_shutdown() != IGNIS_OK);
+    CHECK_INT(ignis_array_numel(*(ignis_array *)user_data), -1);
+    count_call(&one);
+}
+
+TEST(streams_call_functions)
+{
+    static const int numbers[] = {1, 10, 100};
+    float out[64];
+    ignis_array a;
+    void *stream;
+    int i;
+    SETUP(NULL);
+    called.calls = called.sum = 0;
+    stream = ignis_stream_create(NULL);
+    a = test_array(8, 8);
+    CHECK_OK(ignis_stream_wait(stream, NULL));
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_stream_call(i ? stream : NULL, count_call, (void *)(uintptr_t)&numbers[i]));
+    await_calls(3);
+    CHECK_INT(called.sum, 111);
+    CHECK_OK(ignis_stream_use(stream));
+    memset(out, 0, sizeof out);
+    finish(ignis_array_to_host_async(a, out, IGNIS_F32, 64));
+    CHECK_OK(ignis_stream_call(NULL, check_readback, out));
+    await_calls(4);
+    CHECK_STATUS(ignis_stream_call(NULL, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_stream_free(stream));
+    CHECK_OK(ignis_array_free(a));
+}
+
+TEST(what_streams_call_does_not_call_ignis)
+{
+    ignis_array a;
+    SETUP(NULL);
+    called.calls = 0;
+    a = test_array(2, 2);
+    CHECK_OK(ignis_stream_call(NULL, misuse, &a));
+    await_calls(1);
+    CHECK_INT(called.status, IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(called.status_of_setup, IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(called.diagnostic, IGNIS_DIAG_INSIDE_CALLBACK);
+    CHECK_INT(test_log_count(IGNIS_DIAG_INSIDE_CALLBACK), 4);
+    CHECK_INT(ignis_status_last(), IGNIS_OK); /* of whatever thread has run it */
+    CHECK_OK(ignis_array_free(a));
+}
+
+TEST(graphs_call_functions_at_each_launch)
+{
+    static const int one = 1;
+    ignis_graph graph;
+    int i;
+    SETUP(NULL);
+    called.calls = 0;
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_stream_call(NULL, count_call, (void *)(uintptr_t)&one));
+    graph = ignis_graph_end();
+    await_calls(0);
+    for (i = 1; i <= 3; i++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        await_calls(i);
+    }
+    CHECK_OK(ignis_graph_free(graph));
+}
+
+TEST(a_call_that_fails_is_not_made)
+{
+    static const int one = 1;
+    SETUP(NULL);
+    NEEDS_NO_MEMCHECK();
+    called.calls = 0;
+    CHECK(ignis_stream_current() != NULL);
+    fault_arm("cuLaunchHostFunc", 1, 1);
+    CHECK_STATUS(ignis_stream_call(NULL, count_call, (void *)(uintptr_t)&one), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    await_calls(0);
+}
+
+/* --- symbols ------------------------------------------------------------------------------------------------------------- */
+
+static const char *const symbol_source = "struct look { float scale; int offset; };\n"
+                                         "__constant__ look style = {2.0f, 1};\n"
+                                         "__device__ float table[3];\n"
+                                         "namespace inner { __constant__ int deep = 4; }\n"
+                                         "extern \"C\" __global__ void show(float *y)\n"
+                                         "{ y[0] = style.scale; y[1] = style.offset; y[2] = table[2]; y[3] = inner::deep; }\n";
+
+static void check_shown(ignis_kernel kernel, float scale, float offset, float last, float deep)
+{
+    ignis_launch launch = test_launch(1, 1);
+    ignis_array y = make_array(4, IGNIS_F32);
+    ignis_arg arg = ignis_arg_array(y);
+    float shown[4] = {0, 0, 0, 0};
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_array_to_host(y, shown, IGNIS_F32, 4));
+    CHECK(shown[0] == scale && shown[1] == offset && shown[2] == last && shown[3] == deep);
+    CHECK_OK(ignis_array_free(y));
+}
+
+TEST(symbols_are_written_by_name)
+{
+    const struct {
+        float scale;
+        int offset;
+    } style = {0.5F, 7};
+    const float table[3] = {1, 2, 3};
+    const int deep = 9;
+    ignis_kernel kernel, other;
+    ignis_graph graph;
+    SETUP(NULL);
+    kernel = test_compile(symbol_source, "show", NULL);
+    other = test_compile(symbol_source, "show", NULL);
+    check_shown(kernel, 2, 1, 0, 4);
+    CHECK_OK(ignis_kernel_set_symbol(kernel, "style", &style, sizeof style));
+    CHECK_OK(ignis_kernel_set_symbol(kernel, "table", table, sizeof table));
+    check_shown(kernel, 0.5F, 7, 3, 4);
+    check_shown(other, 2, 1, 0, 4); /* has its own */
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "deep", &deep, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SYMBOL_MISSING);
+    CHECK_MESSAGE_HAS("'deep'");
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, NULL, table, 12), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", NULL, 12), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    if (ignis_device_count() > 1) {
+        CHECK_OK(ignis_device_use(1));
+        check_shown(kernel, 2, 1, 0, 4);
+        CHECK_OK(ignis_kernel_set_symbol(kernel, "table", table, sizeof table));
+        check_shown(kernel, 2, 1, 3, 4);
+        CHECK_OK(ignis_device_use(0));
+    }
+    CHECK_OK(ignis_kernel_free(other));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+}
+
 /* --- threads ------------------------------------------------------------------------------------------------------------ */
 
 static struct {
@@ -623,6 +808,29 @@ TEST(threads_use_tickets)
     run_threads(work_on_tickets);
     check_series(readback.out, 64, 0, 1);
     CHECK_OK(ignis_array_free(a));
+}
+
+/*  Each thread's stream calls; every third waits for what it has asked for. */
+static void work_on_callbacks(int index)
+{
+    static const int one = 1;
+    void *stream = ignis_stream_create(NULL);
+    int round;
+    CHECK_OK(ignis_stream_use(stream));
+    for (round = 0; round < ROUNDS; round++) {
+        CHECK_OK(ignis_stream_call(round % 2 ? NULL : stream, count_call, (void *)(uintptr_t)&one));
+        if (round % 3 == index % 3)
+            CHECK_OK(ignis_synchronize());
+    }
+    CHECK_OK(ignis_stream_free(stream));
+}
+
+TEST(threads_are_called_back)
+{
+    SETUP(NULL);
+    called.calls = 0;
+    run_threads(work_on_callbacks);
+    await_calls(THREADS * ROUNDS);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
