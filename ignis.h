@@ -592,7 +592,7 @@ typedef struct ignis_allocator {
 
 /*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
 typedef enum ignis_matmul_by {
-    IGNIS_MATMUL_AUTO,     /* cuBLASLt where it is found, else Ignis' own kernels */
+    IGNIS_MATMUL_AUTO,     /* own kernels for large products of f16 and bf16 on compute capability 9.0; else cuBLASLt where it is found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
     IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
@@ -621,7 +621,7 @@ typedef struct ignis_desc {
     bool verbose;                 /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;    /* malloc and free */
     ignis_logger logger;          /* writes warnings and errors to stderr */
-    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; cuBLASLt where it is found) */
+    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; the faster as a rule) */
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
@@ -1953,7 +1953,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
     them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
     them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
-    Its price is memory for two chunks of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+    Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
@@ -10047,6 +10047,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
+    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
@@ -13869,19 +13870,42 @@ typedef struct ignis__epilogue {
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
-    int64_t m, n, k, batch, batch_a, batch_b, split_k;
+    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out, direct;
+    int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
 } ignis__gemm;
 
-/*  A kernel, and how it is launched: the tile of a block, its threads and its dynamic shared memory. */
+/*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
+    take of a multiprocessor, and of one of its blocks at least, what is between two tiles, and before the first. As on an H200, of 16-bit
+    elements, and of f32 in plain CUDA C. */
+typedef struct ignis__gemm_tile {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads;
+    int blocks, step, latency, between, before;
+} ignis__gemm_tile;
+
+/* clang-format off */
+static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
+    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 380, 600, 800},
+    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 600, 600, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
+    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
+};
+/* clang-format on */
+
+/*  A kernel, and how it is launched for a product. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns, summed_rows; /* so many are one row of column_sums */
+    int rows, columns, summed_rows; /* of a tile; so many rows of it are one row of column_sums */
     bool sums_rows;                 /* it makes row_sums */
     bool stays;                     /* a block does one tile after the other */
+    bool packs;                     /* operands whose rows are no packs are copied first */
+    int64_t splits;                 /* of k */
     unsigned threads, shared;
-    char define[100]; /* of its variant; "": none */
+    char define[160]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -13889,76 +13913,120 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
-/*  Whether wgmma can be used, and has tiles to fill: what the copy engine takes are whole packs, and fewer than 2^31 elements a side. */
+/*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side. */
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000 &&
-           p->packed_a && p->packed_b && p->k > 0 && p->m > 64 && p->n > 64 && p->m < most && p->n < most && p->k < most && p->batch < most;
+           ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000 && p->k > 0 &&
+           p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
-/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles are
-    as large as keeps all multiprocessors busy. */
+/*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
+    that there is room for, and by the L2 cache, which gives 9500 bytes a nanosecond. ignis_gemm_finish has 8 loads under way a thread. */
+static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
+{
+    int64_t size = ignis__dtypes[dtype].size, processors = op->work.device->info.multiprocessors, room = processors * tile->blocks;
+    int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
+    double bytes = 64.0 * (double)(size * (ignis__clamp(p->m, 0, tile->rows) + ignis__clamp(p->n, 0, tile->columns)));
+    double scale =
+        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ? size == 8 ? 2 : 1 : (double)size / 2;
+    double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
+    double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
+    step = step > latency ? step : latency;
+    step = step > cache ? step : cache;
+    time = step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(tile->between * rounds + tile->before);
+    if (splits > 1)
+        time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) + (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
+    return time;
+}
+
+/*  Parts of k that fill so many rounds of blocks, each of at least 128 elements; 1: no more than balance the time of a kernel with that of adding
+    them up. */
+static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
+{
+    int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks / ignis__gemm_tiles(p, tile->rows, tile->columns),
+            splits = 2;
+    double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
+    while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
+        splits *= 2;
+    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->k / 128, 1, room > 1 ? room : 1));
+}
+
+/*  Larger operands are not copied. */
+static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
+
+/*  The one place that chooses an own kernel: tensor cores for 16-bit types, and for f32 that may be rounded; plain CUDA C for the rest. Tiles and
+    splits of k are those that should take the least time. wgmma needs rows of whole packs of 16 bytes, and mma.sync is 12 times slower without:
+    other operands are copied for them. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
-    const ignis_device_info *info = &op->work.device->info;
+    const ignis__gemm_tile *best = NULL;
     ignis__gemm_kernel kernel;
-    bool large = ignis__gemm_tiles(p, 128, 128) >= info->multiprocessors;
+    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
+    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[dtype].size;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
-    int at;
+    bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
+    bool packed = p->packed_a && p->packed_b,
+         may_pack = (p->packed_a || bytes_a <= ignis__gemm_pack_limit) && (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
+    int i, turn, at;
     memset(&kernel, 0, sizeof kernel);
-    kernel.rows = kernel.columns = large ? 128 : 64;
-    kernel.threads = 256;
-    kernel.sums_rows = !rounds || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
+        const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
+        bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
+        bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
+        if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
+            continue;
+        for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
+            int64_t splits = turn ? ignis__gemm_splits(op, p, tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, p, tile, splits);
+            bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
+            time = packs ? time + packing : !packed && mma ? 12 * time : time;
+            if (best && time >= least)
+                continue;
+            best = tile;
+            least = time;
+            kernel.splits = splits;
+            kernel.packs = packs;
+        }
+    }
+    kernel.builtin = best->builtin;
+    kernel.rows = kernel.summed_rows = best->rows;
+    kernel.columns = best->columns;
+    kernel.threads = best->threads;
+    kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    if (!tensor_cores)
+        return kernel;
     at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
-    if (ignis__gemm_takes_wgmma(op, dtype, p)) {
-        kernel.builtin = IGNIS__BUILTIN_GEMM_HOPPER;
-        kernel.rows = 128;
-        kernel.columns = ignis__gemm_tiles(p, 128, 256) >= info->multiprocessors ? 256 : 128;
+    if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        kernel.threads = 384;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
-        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4;
+        kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4 + 32;
         snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
-    } else if (rounds && info->compute_major >= 8) {
-        kernel.builtin = large ? IGNIS__BUILTIN_GEMM_MMA : IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        kernel.threads = large ? 256 : 128;
-        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     } else {
-        kernel.builtin = large ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_SMALL;
-        kernel.sums_rows = true;
-        kernel.define[0] = 0;
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
-    if (!kernel.summed_rows)
-        kernel.summed_rows = kernel.rows;
     return kernel;
 }
 
-/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows. */
-static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t rows,
-                            int64_t batch, int64_t stride, int box_rows)
+/*  A map of the matrices [batch, rows, row] of 16-bit elements, in tiles of 64 columns and so many rows; row_stride and stride elements lie
+    between the starts of rows and matrices. */
+static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, ignis__address at, int64_t row, int64_t row_stride,
+                            int64_t rows, int64_t batch, int64_t stride, int box_rows)
 {
     int64_t dims[3], strides[2];
     int box[3];
     dims[0] = row;
     dims[1] = rows;
     dims[2] = stride ? batch : 1;
-    strides[0] = 2 * row;
-    strides[1] = 2 * (stride ? stride : row * rows);
+    strides[0] = 2 * row_stride;
+    strides[1] = 2 * (stride ? stride : row_stride * rows);
     box[0] = 64;
     box[1] = box_rows;
     box[2] = 1;
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
-}
-
-/*  Shares k out where there are fewer tiles than multiprocessors: parts of at least 256, which ignis_gemm_finish adds up in their order. */
-static void ignis__gemm_split(const ignis__op *op, ignis__gemm *p, int64_t tiles)
-{
-    int64_t processors = op->work.device->info.multiprocessors, splits = ignis__clamp(p->k / 256, 1, 2 * processors / tiles);
-    p->split_k = tiles < processors && splits > 1 ? ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) * 64 : p->k;
-    p->splits = p->split_k < p->k ? (int)ignis__ceil_div(p->k, p->split_k) : 1;
 }
 
 /*  Whether all rows of so many elements, from these addresses on, are whole packs. */
@@ -14002,6 +14070,8 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.batch_b = product->batch_b;
     p.transpose_a = product->transpose_a;
     p.transpose_b = product->transpose_b;
+    p.row_a = p.transpose_a ? p.m : p.k;
+    p.row_b = p.transpose_b ? p.k : p.n;
     p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
     p.split_k = p.k;
@@ -14019,41 +14089,88 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     return p;
 }
 
-/*  Launches a kernel that does what comes behind a product: 32 x 128 elements a block. */
-static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+/*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
+static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype, ignis__gemm *p,
+                            const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
+    int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, 32), dtype);
-    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, 32, 128), 256, params);
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
+    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, rows, 128), 256, params);
     if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, 32));
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
+}
+
+/*  Whether a product by wgmma is finished in registers: kernels/gemm_hopper.cu. */
+static bool ignis__gemm_direct(const ignis__gemm *p)
+{
+    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
+    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
+           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
 /*  Launches the product itself. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
-    ignis__tensor_map a, b, out, pre;
-    void *mapped[] = {&a, &b, &out, &pre, p}, *plain[] = {p};
+    ignis__tensor_map a, b, out, other;
+    ignis__address another = p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+    bool direct = ignis__gemm_direct(p);
+    void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
                         p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                         p->transpose_b ? kernel->columns : 64);
-        p->direct = p->packed_out && !p->partial && p->factor == 1 && !p->gradient && !p->residual && !p->accumulate && !p->column_sums;
-        pre = out = a; /* not used */
-        if (p->direct)
-            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->pre)
-            ignis__gemm_map(op, &pre, dtype, p->pre, p->n, p->m, p->batch, p->m * p->n, 64);
-        if (p->direct && p->activation)
-            snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define), " -DIGNIS_ACTIVATION=%d",
-                     p->activation);
+        other = out = a; /* where they are not used */
+        if (direct)
+            ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
+        if (direct && another)
+            ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
+        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
+                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d", direct, direct ? p->activation : 0,
+                 direct ? p->gradient ? 2 : another != p->pre : 0);
     }
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
+}
+
+/*  A copy of an operand, as in kernels/gemm.cu. */
+typedef struct ignis__gemm_copy {
+    ignis__address to, from;
+    int64_t row, stride, rows;
+} ignis__gemm_copy;
+
+/*  Gives an operand, matrices of so many rows, room of its own where they are packs. */
+static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
+                             int64_t count, int64_t *batch, int *packed)
+{
+    int64_t pack = ignis__pack_elements(dtype);
+    memset(copy, 0, sizeof *copy);
+    if (*packed)
+        return;
+    copy->from = *at;
+    copy->row = *row;
+    copy->stride = ignis__ceil_div(*row, pack) * pack;
+    copy->rows = *batch ? rows * count : rows;
+    copy->to = ignis__op_write(op, ignis__op_new_row(op, copy->rows * copy->stride, dtype));
+    *at = copy->to;
+    *row = copy->stride;
+    *batch = *batch ? rows * copy->stride : 0;
+    *packed = 1;
+}
+
+/*  Copies operands whose rows are no packs to where they are. */
+static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
+{
+    ignis__gemm_copy a, b;
+    void *params[] = {&a, &b};
+    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a);
+    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
+                         ignis__ceil_div((a.rows * a.stride + b.rows * b.stride) / ignis__pack_elements(dtype), 256), 256, params);
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
@@ -14070,11 +14187,16 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     }
     if (!op->ok)
         return false;
-    p.packed_a = ignis__gemm_packed(dtype, p.a, p.transpose_a ? p.m : p.k, p.batch_a);
-    p.packed_b = ignis__gemm_packed(dtype, p.b, p.transpose_b ? p.k : p.n, p.batch_b);
+    p.packed_a = p.k == 0 || ignis__gemm_packed(dtype, p.a, p.row_a, p.batch_a);
+    p.packed_b = p.k == 0 || ignis__gemm_packed(dtype, p.b, p.row_b, p.batch_b);
     kernel = ignis__gemm_choose(op, dtype, &p);
     row_sums = epilogue->row_sums && kernel.sums_rows;
-    ignis__gemm_split(op, &p, ignis__gemm_tiles(&p, kernel.rows, kernel.columns));
+    if (kernel.packs)
+        ignis__gemm_pack(op, dtype, &p);
+    if (kernel.splits > 1) {
+        p.split_k = ignis__ceil_div(ignis__ceil_div(p.k, kernel.splits), 64) * 64;
+        p.splits = (int)ignis__ceil_div(p.k, p.split_k);
+    }
     if (p.splits > 1)
         p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
     else if (epilogue->column_sums)
@@ -14083,7 +14205,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
         p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
     ignis__gemm_launch(op, &kernel, dtype, &p);
     if (p.splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, dtype, &p, epilogue);
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, &p, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
     if (row_sums)
@@ -14365,7 +14487,8 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, out->dtype, &p, &rest);
+        p.packed_out = p.packed_out && p.partial % 16 == 0;
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
@@ -14628,6 +14751,18 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
+/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: by wgmma, of a round of tiles at least, of which next to nothing
+    lies outside. What is done to the result costs them less. */
+static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
+{
+    int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch, pack = 8;
+    return (product->dtype == IGNIS_F16 || product->dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 &&
+           ignis__cuda.cuTensorMapEncodeTiled && tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
+           product->k <= 8192 && /* at 32768 and more they were slower */
+           (product->m | product->n | product->k) % pack == 0 &&
+           (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch;
+}
+
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
 static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
                               const ignis__epilogue *epilogue)
@@ -14639,8 +14774,10 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
         epilogue = &nothing;
     if (!op->ok || out->numel == 0)
         return false;
-    if (by == IGNIS_MATMUL_AUTO || by == IGNIS_MATMUL_MEASURE)
-        own = !ignis__lt_there(op->work.call) || (by == IGNIS_MATMUL_MEASURE && ignis__measured_own(op, product, out, a, b, epilogue));
+    if (by == IGNIS_MATMUL_AUTO)
+        own = ignis__gemm_leads(op, product) || !ignis__lt_there(op->work.call);
+    else if (by == IGNIS_MATMUL_MEASURE)
+        own = !ignis__lt_there(op->work.call) || ignis__measured_own(op, product, out, a, b, epilogue);
     if (!own && ignis__lt_multiply(op, product, out, a, b, epilogue, &row_sums))
         return row_sums;
     if (by == IGNIS_MATMUL_CUBLASLT)
@@ -17098,7 +17235,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = ignis__op_new_like(&op, c.logits);
+        c.gradient = c.logits; /* takes their place */
         ignis__chunks_gradients(&op, &p, op.standing[0].requires_grad, op.standing[1].requires_grad, &c);
     }
     kept = op.made_count;

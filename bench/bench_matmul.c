@@ -1,10 +1,14 @@
 /*  bench_matmul.c - matrix products by Ignis' own kernels beside cuBLASLt
 
     Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1
-    the own kernel is faster. Forms: a b, a b^T, a^T b, and a b^T with a bias and gelu, which cuBLASLt's product gets as its bias and a pass
-    behind it. Then the errors of both against a sum in double of some elements.
+    the own kernel is faster. Forms: a b, a b^T, a^T b, and with more done to them, which cuBLASLt's product gets as its bias and a pass behind
+    it: a b^T with a bias and gelu, with and without what gelu is applied to, a b with the gradient of gelu and column sums, and a b with a
+    residual. Then the errors of both against a sum in double of some elements; -1: not done, for more to it or a large product.
 
-        cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread && ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds]
+        cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
+        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64] [rounds] [only=65536] [form=gelu]
+
+    only, form: products and forms with this text in what is printed of them; several are alternatives.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */
@@ -34,28 +38,53 @@ static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 3
 
 static const struct form {
     const char *name;
-    int transpose_a, transpose_b, gelu;
-} forms[] = {{"a b", 0, 0, 0}, {"a b^T", 0, 1, 0}, {"a^T b", 1, 0, 0}, {"a b^T, bias, gelu", 0, 1, 1}};
+    int transpose_a, transpose_b, gelu, pre, residual;
+} forms[] = {{"a b", 0, 0, 0, 0, 0},
+             {"a b^T", 0, 1, 0, 0, 0},
+             {"a^T b", 1, 0, 0, 0, 0},
+             {"a b^T, bias, gelu", 0, 1, 1, 1, 0}, /* of a kept bias and product */
+             {"a b^T, gelu unkept", 0, 1, 1, 0, 0},
+             {"a b, gelu'", 0, 0, 2, 1, 0},
+             {"a b + c", 0, 0, 0, 0, 1}};
+
+/*  What the command line has of "only=" and "form=". */
+static int word_count;
+static char **words;
+
+static bool is_asked(const char *option, const char *name)
+{
+    size_t length = strlen(option);
+    bool asked = true;
+    int i;
+    for (i = 0; i < word_count; i++)
+        if (strncmp(words[i], option, length) == 0) {
+            asked = false;
+            if (strstr(name, words[i] + length))
+                return true;
+        }
+    return asked;
+}
 
 /*  The product as ignis_linear and ignis_mlp ask for it, so that every form can be had. */
 static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by)
 {
-    enum { A, B, OUT, BIAS, PRE };
+    enum { A, B, OUT, BIAS, PRE, SUMS };
     ignis__product product;
     ignis__epilogue epilogue;
     ignis__op op;
-    if (!ignis__op_begin(&op, "bench_matmul", 5, tensors))
+    if (!ignis__op_begin(&op, "bench_matmul", 6, tensors))
         return false;
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
     product.m = s->m, product.n = s->n, product.k = s->k, product.batch = s->batch;
     product.batch_a = s->m * s->k, product.batch_b = s->k * s->n;
     product.transpose_a = form->transpose_a, product.transpose_b = form->transpose_b, product.dtype = (int)dtype;
-    if (form->gelu) {
-        epilogue.bias = op.in[BIAS];
-        epilogue.pre = op.in[PRE];
-        epilogue.activation = IGNIS_ACTIVATION_GELU;
-    }
+    epilogue.activation = form->gelu ? IGNIS_ACTIVATION_GELU : 0;
+    epilogue.gradient = form->gelu == 2;
+    epilogue.bias = form->gelu == 1 ? op.in[BIAS] : NULL;
+    epilogue.column_sums = form->gelu == 2 ? op.in[SUMS] : NULL;
+    epilogue.pre = form->pre ? op.in[PRE] : NULL;
+    epilogue.residual = form->residual ? op.in[PRE] : NULL;
     ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
     (void)ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue);
     return ignis__op_leave(&op) == IGNIS_OK;
@@ -79,7 +108,7 @@ static double error_of(const struct form *form, const shape *s, const ignis_tens
 {
     int64_t size_a = s->m * s->k, size_b = s->k * s->n, size = s->m * s->n, i, l;
     double worst = 0, *a, *b, *out;
-    if (form->gelu || size_a + size_b + size > (int64_t)1 << 26)
+    if (form->gelu || form->residual || size_a + size_b + size > (int64_t)1 << 26)
         return -1;
     a = (double *)malloc(sizeof *a * (size_t)(size_a * s->batch)), b = (double *)malloc(sizeof *b * (size_t)(size_b * s->batch));
     out = (double *)malloc(sizeof *out * (size_t)(size * s->batch));
@@ -108,20 +137,24 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
                                    flop = 2.0 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
     int64_t batch = s->batch;
     ignis_tensor_desc desc;
-    ignis_tensor tensors[5];
-    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor tensors[6];
+    ignis_scope scope;
     char name[100];
     int round, way, runs = 1;
+    snprintf(name, sizeof name, "%lld x %lld x %lld", (long long)s->m, (long long)s->n, (long long)s->k);
+    if (batch > 1)
+        snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n, (long long)s->k);
+    if (!is_asked("only=", name) || !is_asked("form=", form->name))
+        return;
+    scope = ignis_scope_begin();
     memset(&desc, 0, sizeof desc);
     desc.dtype = dtype;
     tensors[0] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->m * s->k), &desc);
     tensors[1] = ignis_tensor_randn(IGNIS_SHAPE(batch * s->k * s->n), &desc);
     tensors[2] = ignis_tensor_zeros(IGNIS_SHAPE(batch * s->m * s->n), &desc);
     tensors[3] = ignis_tensor_randn(IGNIS_SHAPE(s->n), &desc);
-    tensors[4] = ignis_tensor_zeros(form->gelu ? IGNIS_SHAPE(batch * s->m * s->n) : IGNIS_SHAPE(1), &desc);
-    snprintf(name, sizeof name, "%lld x %lld x %lld", (long long)s->m, (long long)s->n, (long long)s->k);
-    if (batch > 1)
-        snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n, (long long)s->k);
+    tensors[4] = ignis_tensor_zeros(form->pre || form->residual ? IGNIS_SHAPE(batch * s->m * s->n) : IGNIS_SHAPE(1), &desc);
+    tensors[5] = ignis_tensor_zeros(IGNIS_SHAPE(s->n), &desc);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++) {
         double once;
         (void)seconds_of(form, s, dtype, tensors, ways[way], 1); /* compiles */
@@ -155,6 +188,7 @@ int main(int argc, char **argv)
     int rounds = 15, i, f, count = COUNT_OF(shapes);
     bool has_cublaslt, simulated;
     memset(&desc, 0, sizeof desc);
+    words = argv + 1, word_count = argc - 1;
     for (i = 1; i < argc; i++) {
         desc.allow_tf32 = desc.allow_tf32 || strcmp(argv[i], "tf32") == 0;
         dtype = strcmp(argv[i], "f16") == 0                                   ? IGNIS_F16
@@ -181,7 +215,7 @@ int main(int argc, char **argv)
            "m x n x k", "", "own", "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
-            if (!forms[f].gelu || table[i].batch == 1)
+            if ((!forms[f].gelu && !forms[f].residual) || table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
     return ignis_shutdown() != IGNIS_OK;
 }

@@ -180,13 +180,13 @@ static void gpt_step(const gpt *g)
         h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
         h = ignis_add_layer_norm(x, h, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5, &x);
         inside = ignis_scope_begin();
-        h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
-        h = ignis_scope_return(inside, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias));
+        h = ignis_scope_return(inside, ignis_mlp(h, g->layer[i].up_weight, g->layer[i].up_bias, g->layer[i].down_weight,
+                                                 g->layer[i].down_bias, IGNIS_ACTIVATION_GELU));
         h = ignis_add_layer_norm(x, h, is_last ? g->norm_weight : g->layer[i + 1].norm1_weight,
                                  is_last ? g->norm_bias : g->layer[i + 1].norm1_bias, 1e-5, &x);
     }
-    inside = ignis_scope_begin();
-    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(h, g->table), g->targets, &entropy));
+    entropy.chunk = 16384; /* rows of logits that are there at a time */
+    x = ignis_linear_cross_entropy(h, g->table, g->targets, &entropy);
     ignis_backward(x, IGNIS_NO_ARRAY);
     ignis_optimizer_step(g->optimizer);
     ignis_scope_end(scope);
@@ -279,8 +279,7 @@ static void llama_step(const llama *l)
         h = ignis_scope_return(inside, ignis_linear(h, l->layer[i].down_weight, none));
         h = ignis_add_rms_norm(x, h, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight, 1e-5, &x);
     }
-    inside = ignis_scope_begin();
-    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(h, l->table), l->targets, NULL));
+    x = ignis_linear_cross_entropy(h, l->table, l->targets, NULL);
     ignis_backward(x, IGNIS_NO_ARRAY);
     ignis_optimizer_step(l->optimizer);
     ignis_scope_end(scope);

@@ -24,6 +24,33 @@ template <typename Wide> __device__ inline Wide gelu_2u(Wide x)
 }
 
 template <typename Wide> __device__ inline Wide gelu(Wide x) { return x * sigmoid(gelu_2u(x)); }
+/*  Of two numbers at once, for results of 16 bits: x / (1 + exp(-2u)), both with one reciprocal, as special functions are what takes longest.
+    Below -7.5 the result stays at -4e-18, which keeps the product of the divisors finite. */
+__device__ inline void gelu_two(float &x, float &y)
+{
+    constexpr float slope = -1.4426950408889634 * gelu_slope, cubic = -1.4426950408889634 * gelu_cubic, least = -7.5f;
+    x = x < least ? least : x; /* NaN passes through */
+    y = y < least ? least : y;
+    const float a = 1.0f + ignis_ptx_ex2_ftz(x * (slope + cubic * (x * x)));
+    const float b = 1.0f + ignis_ptx_ex2_ftz(y * (slope + cubic * (y * y)));
+    const float both = ignis_ptx_rcp_ftz(a * b);
+    x *= b * both;
+    y *= a * both;
+}
+
+/*  The same of its gradient: of g at x, and h at y. */
+__device__ inline void gelu_gradient_two(float &g, float &h, float x, float y)
+{
+    constexpr float slope = gelu_slope, cubic = gelu_cubic, log2e = -1.4426950408889634, least = -7.5f, most = 30;
+    x = x < least ? least : x > most ? most : x;
+    y = y < least ? least : y > most ? most : y;
+    const float a = 1.0f + ignis_ptx_ex2_ftz(x * (log2e * slope + log2e * cubic * (x * x)));
+    const float b = 1.0f + ignis_ptx_ex2_ftz(y * (log2e * slope + log2e * cubic * (y * y)));
+    const float both = ignis_ptx_rcp_ftz(a * b), s = b * both, t = a * both;
+    g *= s + x * (slope + 3 * cubic * (x * x)) * (s - s * s);
+    h *= t + y * (slope + 3 * cubic * (y * y)) * (t - t * t);
+}
+
 template <typename Wide> __device__ inline Wide gelu_gradient(Wide g, Wide x)
 {
     const Wide far = 30; /* farther out s is 0 or 1, but the slope might overflow */

@@ -57,8 +57,8 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
     };
     __shared__ Shared shared;
     const Place place(p, blockIdx.x, BM, BN);
-    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.transpose_a ? p.m : p.k);
-    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.transpose_b ? p.k : p.n);
+    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;
     Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;
@@ -126,34 +126,97 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
-/*  Adds up the parts of a split product in their order, and stores the sums: a block has 32 rows of 128 columns. */
-KERNEL(2) ignis_gemm_finish(const Product p)
+/*  A copy of an operand whose rows consist of packs: `row` elements, then zeros. The host fills this in: ignis__gemm_copy in ignis.h. */
+struct Copy {
+    T *to;
+    const T *from;
+    long long row, stride, rows;
+};
+
+/*  Makes a pack of it. */
+__device__ inline void copy_pack(const Copy &p, long long at)
 {
-    const Place place(p, blockIdx.x, 32, 128);
-    __shared__ Wide room[16 / sizeof(T) * 2 * 128];
-    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
-    epilogue.strip(0, 32, [&](int r, int c) {
-        const Wide *from = (const Wide *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
-        Wide sum = 0;
-        if (place.column + c < p.n)
-            for (int split = 0; split < p.splits; split++)
-                sum += from[split * p.batch * p.m * p.n];
-        return sum;
-    });
-    epilogue.end(32, room, [] { __syncthreads(); });
+    constexpr int N = 16 / sizeof(T);
+    const long long across = p.stride / N;
+    if (at >= p.rows * across)
+        return;
+    const long long r = at >> 32 ? at / across : (unsigned)at / (unsigned)across, column = (at - r * across) * N;
+    const T *from = p.from + r * p.row + column;
+    ignis_pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack[i] = column + i < p.row ? from[i] : T(0);
+    ignis_store(p.to + r * p.stride + column, pack);
 }
 
-/*  The same for a product that is there: of T, in partial, which may be out. */
-KERNEL(2) ignis_gemm_apply(const Product p)
+/*  Makes one or two copies; a thread makes a pack. */
+KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
 {
-    const Place place(p, blockIdx.x, 32, 128);
+    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = first.rows * first.stride * (long long)sizeof(T) / 16;
+    if (at < of_first)
+        copy_pack(first, at);
+    else
+        copy_pack(second, at - of_first);
+}
+
+/*  Adds up the parts of a split product in their order, and stores the sums: a block has 16 rows of 128 columns. Parts are few, or a product
+    has few elements: so a thread has 8 loads under way. */
+KERNEL(2) ignis_gemm_finish(const Product p)
+{
+    constexpr int rows = 16, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);
+    const Place place(p, blockIdx.x, rows, 128);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
     Epilogue<256, 128> epilogue(p, place, threadIdx.x);
-    epilogue.strip(0, 32, [&](int r, int c) {
-        const T *from = (const T *)p.partial + (place.batch * p.m + place.row + r) * p.n + place.column + c;
-        return place.column + c < p.n ? Wide(*from) : Wide(0);
-    });
-    epilogue.end(32, room, [] { __syncthreads(); });
+    const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
+    const long long part = p.batch * p.m * p.n;
+    const auto sum_up = [&](int r, int c, auto &x) { /* of as many columns as x has */
+        constexpr int count = sizeof(x) / sizeof(Wide), size = count < wide ? count : wide;
+        const Wide *from = first + r * p.n + c;
+        for (int i = 0; i < count; i++)
+            x[i] = 0;
+#pragma unroll 1
+        for (int split = 0; split < p.splits; split += ahead) {
+            ignis_pack<Wide, size> packs[ahead][count / size];
+#pragma unroll
+            for (int i = 0; i < ahead; i++)
+#pragma unroll
+                for (int j = 0; j < count / size; j++)
+                    packs[i][j] = ignis_load<size>(from + min(split + i, p.splits - 1) * part + j * size);
+#pragma unroll
+            for (int i = 0; i < ahead; i++)
+#pragma unroll
+                for (int j = 0; j < count; j++)
+                    x[j] += split + i < p.splits ? packs[i][j / size][j % size] : Wide(0);
+        }
+    };
+    epilogue.strip(
+        0, rows,
+        [&](int r, int c) {
+            Wide x[1];
+            sum_up(r, c, x);
+            return x[0];
+        },
+        [&](int r, int c, Wide(&x)[N]) { sum_up(r, c, x); });
+    epilogue.end(rows, room, [] { __syncthreads(); });
+}
+
+/*  The same for a product that is there: of T, in partial, which may be out. A block has 32 rows. */
+KERNEL(2) ignis_gemm_apply(const Product p)
+{
+    constexpr int rows = 32, N = 16 / sizeof(T);
+    const Place place(p, blockIdx.x, rows, 128);
+    __shared__ Wide room[16 / sizeof(T) * 2 * 128];
+    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
+    const T *const first = (const T *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
+    epilogue.strip(
+        0, rows, [&](int r, int c) { return Wide(first[r * p.n + c]); },
+        [&](int r, int c, Wide(&x)[N]) {
+            const auto pack = ignis_load<N>(first + r * p.n + c);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[i] = pack[i];
+        });
+    epilogue.end(rows, room, [] { __syncthreads(); });
 }
 
 /*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each thread adds up every eighth row. */
@@ -164,6 +227,7 @@ KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
     const int first = threadIdx.x / 32;
     Wide sum = 0;
     if (column < n)
+#pragma unroll 8
         for (long long row = first; row < count; row += 8)
             sum += src[row * n + column];
     part[first][threadIdx.x % 32] = sum;

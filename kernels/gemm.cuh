@@ -23,47 +23,55 @@ struct Product {
     Wide *column_sums; /* [row tile, n]: the sums of the results of a tile over its columns, the same */
     long long m, n, k, batch;
     long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
     long long split_k;          /* elements of k that a part has, a multiple of 32 */
     double factor;
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
     int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
-    int direct;                           /* no more is done than a bias and an activation, and the copy engine can store it */
 };
 
 /*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
-struct Place {
-    long long row, column, batch, split, first_k, end_k;
+template <typename Index> struct PlaceOf {
+    Index row, column, batch, split, first_k, end_k;
 
-    __device__ Place(const Product &p, unsigned index, int tile_rows, int tile_columns)
+    PlaceOf() = default;
+    template <typename From>
+    __device__ explicit PlaceOf(const PlaceOf<From> &from)
+        : row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k), end_k(from.end_k)
+    {
+    }
+    __device__ PlaceOf(const Product &p, unsigned index, int tile_rows, int tile_columns)
     {
         const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows), columns = (unsigned)((p.n + tile_columns - 1) / tile_columns);
         const unsigned tile = index % (rows * columns), matrix = index / (rows * columns), group = tile / (8 * columns);
         const unsigned height = min(8u, rows - 8 * group), in_group = tile % (8 * columns);
-        row = (long long)(8 * group + in_group % height) * tile_rows;
-        column = (long long)(in_group / height) * tile_columns;
-        batch = matrix % p.batch;
-        split = matrix / p.batch;
-        first_k = split * p.split_k;
-        end_k = min(p.k, first_k + p.split_k);
+        row = (Index)(8 * group + in_group % height) * tile_rows;
+        column = (Index)(in_group / height) * tile_columns;
+        batch = matrix % (unsigned)p.batch; /* a division of 64 bits takes as long as a step of a product */
+        split = matrix / (unsigned)p.batch;
+        first_k = split * (Index)p.split_k;
+        end_k = min((Index)p.k, first_k + (Index)p.split_k);
     }
 };
+typedef PlaceOf<long long> Place;
 
 /*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
-    columns of all: so the bias is read once, and the sums over columns need no more than registers. */
+    columns of all: so the bias is read once, and the sums over columns need no more than registers. They are a pack where rows consist of packs;
+    else every so many columns one, so that neighbours store neighbours. */
 template <int threads, int columns> struct Epilogue {
     static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;
     static_assert(threads % across == 0, "a thread has the same columns in each row");
     const Product &p;
     const Place &place;
-    const int thread, column, count; /* of this thread's columns, so many exist */
-    const bool whole;                /* all do, in packs */
+    const int thread, step, column, count; /* of this thread's columns - column, column + step, ... - so many exist */
+    const bool whole;                      /* all do, in packs */
     Wide bias[N], sums[N];
 
     __device__ Epilogue(const Product &p, const Place &place, int thread)
-        : p(p), place(place), thread(thread), column(thread % across * N),
-          count((int)min((long long)N, max(0LL, p.n - place.column - column))), whole(count == N && p.packed_out)
+        : p(p), place(place), thread(thread), step(p.packed_out ? 1 : across), column(thread % across * (p.packed_out ? N : 1)),
+          count((int)min((long long)N, max(0LL, (p.n - place.column - column + step - 1) / step))), whole(count == N && p.packed_out)
     {
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -76,8 +84,8 @@ template <int threads, int columns> struct Epilogue {
         }
     }
 
-    /*  Rows first ... of the tile; value(row of the strip, column) is one of them. */
-    template <typename Value> __device__ void strip(int first, int rows, Value value)
+    /*  Rows first ... of the tile; value(row of the strip, column) is one of them, pack(row of the strip, column, x) a pack of them. */
+    template <typename Value, typename Pack> __device__ void strip(int first, int rows, Value value, Pack pack)
     {
         const long long left = p.m - place.row - first;
 #pragma unroll 1
@@ -85,9 +93,7 @@ template <int threads, int columns> struct Epilogue {
             const long long at = (place.batch * p.m + place.row + first + r) * p.n + place.column + column;
             if (whole) {
                 Wide x[N];
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                    x[i] = value(r, column + i);
+                pack(r, column, x);
                 finish<N>(x, bias, at);
 #pragma unroll
                 for (int i = 0; i < N; i++)
@@ -95,15 +101,24 @@ template <int threads, int columns> struct Epilogue {
             } else {
 #pragma unroll 1
                 for (int c = 0; c < count; c++) {
-                    Wide x[1] = {value(r, column + c)};
-                    const Wide one_bias[1] = {p.bias ? Wide(p.bias[place.column + column + c]) : Wide(0)};
-                    finish<1>(x, one_bias, at + c);
+                    Wide x[1] = {value(r, column + c * step)};
+                    const Wide one_bias[1] = {p.bias ? Wide(p.bias[place.column + column + c * step]) : Wide(0)};
+                    finish<1>(x, one_bias, at + c * step);
 #pragma unroll
                     for (int i = 0; i < N; i++) /* sums stay in registers */
                         sums[i] += i == c ? x[0] : Wide(0);
                 }
             }
         }
+    }
+
+    template <typename Value> __device__ void strip(int first, int rows, Value value)
+    {
+        strip(first, rows, value, [&](int r, int c, Wide(&x)[N]) {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[i] = value(r, c + i);
+        });
     }
 
     /*  Leaves in x what is summed over columns: the results without what was in out. */
@@ -154,7 +169,7 @@ template <int threads, int columns> struct Epilogue {
         sync();
 #pragma unroll
         for (int i = 0; i < N; i++)
-            room[thread / across * columns + column + i] = sums[i];
+            room[thread / across * columns + column + i * step] = sums[i];
         sync();
         for (int c = thread; c < columns && place.column + c < p.n; c += threads) {
             Wide sum = 0;

@@ -1,8 +1,9 @@
 /*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a
 
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
-    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<128 or 256>, and with -DIGNIS_ACTIVATION=<RELU or GELU> for
-    products that get no more than that and a bias (p.direct); without for all others. Sums in float, in the order of k.
+    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<128 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
+    finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
+    and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. Sums in float, in the order of k.
 
     Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements of k, as far ahead as there is
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.
@@ -14,26 +15,41 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
+/*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it. */
+enum { NO_OTHER, ADDED, GRADIENT };
+
 #ifndef IGNIS_ACTIVATION
 #define IGNIS_ACTIVATION NO_ACTIVATION
+#endif
+#ifndef IGNIS_OTHER
+#define IGNIS_OTHER NO_OTHER
+#endif
+/*  What a benchmark may vary: so many steps the second warpgroup lags behind the first, so that one multiplies while the other one's results are
+    activated and stored. */
+#ifndef IGNIS_GEMM_LAG
+#define IGNIS_GEMM_LAG (IGNIS_ACTIVATION == GELU || IGNIS_OTHER ? 1 : 0)
 #endif
 
 constexpr int BM = 128, BN = IGNIS_COLUMNS, BK = 64, STAGES = BN == 256 ? 4 : 6, SLAB = 64 * 128; /* bytes of 64 rows of 64 elements */
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
-constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES;
-constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + 2 * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
+constexpr int LAG = IGNIS_GEMM_LAG;
+static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
+constexpr bool DIRECT = IGNIS_DIRECT, BIASED = DIRECT && IGNIS_OTHER != GRADIENT, A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
+
+typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
 
 /*  Loads a step of an operand: by k as rows of 64 k, else as slabs of 64 rows at each k. */
 template <int rows, bool by_k>
-__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, long long row, long long k, long long batch)
+__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int row, int k, int batch)
 {
     if constexpr (by_k)
-        ignis_ptx_tensor_load<3>(to, map, barrier, (int)k, (int)row, (int)batch);
+        ignis_ptx_tensor_load<3>(to, map, barrier, k, row, batch);
     else
 #pragma unroll
         for (int i = 0; i < rows / 64; i++)
-            ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, (int)row + 64 * i, (int)k, (int)batch);
+            ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, row + 64 * i, k, batch);
 }
 
 /*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
@@ -55,94 +71,222 @@ __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
     }
 }
 
-/*  16 columns of 16 rows of a warp, in the order of an accumulator: the bias is added, `before` is that as it is kept, rounded, and x is activated
-    where this program has an activation. */
-__device__ inline void apply(const Product &p, float (&x)[2][4], uint32_t (&before)[4], long long column)
+/*  Where the accumulators of a tile's 16-byte chunk of columns go: lane l of a warp gives stmatrix row l % 16 and chunk l / 16 of two. */
+struct Chunks {
+    uint32_t line;
+    int row, upper;
+
+    __device__ Chunks(uint32_t room, int warp, int lane) : row(lane % 16 % 8), upper(lane / 16) { line = room + (16 * warp + lane % 16) * 128; }
+    /*  The pair of chunks from this one on, of slabs of 8 chunks. */
+    __device__ uint32_t at(int chunk) const { return line + chunk / 8 * SLAB + ((chunk % 8 + upper) ^ row) * 16; }
+};
+
+/*  The bias of this thread's columns, two in a word. */
+template <int chunks> __device__ inline void load_bias(const Product &p, uint32_t (&bias)[chunks], int column)
 {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const long long at = column + 8 * i + threadIdx.x % 4 * 2;
-        if (p.bias && at < p.n) {
-            const auto bias = ignis_load<2>(p.bias + at);
+    for (int c = 0; c < chunks; c++) {
+        const int at = column + 8 * c + threadIdx.x % 4 * 2;
+        bias[c] = at < (int)p.n ? *(const uint32_t *)(p.bias + at) : 0;
+    }
+}
+
+template <int chunks> __device__ inline void add_bias(float (&sum)[chunks][4], const uint32_t (&bias)[chunks])
+{
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                x[i][e] += ignis_wide_at(bias, e % 2);
+    for (int c = 0; c < chunks; c++) {
+        const auto two = ignis_pack_of<ignis_pack<T, 2>>(bias[c]);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            sum[c][e] += ignis_wide_at(two, e % 2);
+    }
+}
+
+/*  The activation of two numbers as they are kept. */
+__device__ inline uint32_t activate(uint32_t before)
+{
+    const auto two = ignis_pack_of<ignis_pack<T, 2>>(before);
+    float x = ignis_wide_at(two, 0), y = ignis_wide_at(two, 1);
+    if (IGNIS_ACTIVATION == RELU)
+        x = relu(x), y = relu(y);
+    else
+        gelu_two(x, y);
+    return ignis_round_two<T>(x, y);
+}
+
+/*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 128 columns at a time pass through its
+    staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
+template <int N>
+__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place, int group,
+                                    uint32_t room, float (&sum)[N / 8][4])
+{
+    constexpr int across = N < 128 ? N : 128;
+    const bool first = threadIdx.x % 128 == 0;
+    const int row = place.row + 64 * group, column = place.column, batch = place.batch;
+    const Chunks chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32);
+    const auto begin = [&] { /* the copy engine has read what lies there */
+        if (first)
+            ignis_ptx_bulk_wait_read<0>();
+        ignis_ptx_bar_sync(1 + group, 128);
+    };
+    const auto end = [&](const ignis_tensor_map *map, int at) {
+        ignis_ptx_fence_proxy_async();
+        ignis_ptx_bar_sync(1 + group, 128);
+        if (!first)
+            return;
+#pragma unroll
+        for (int slab = 0; slab < across / 64; slab++)
+            if (at + 64 * slab < (int)p.n)
+                ignis_ptx_tensor_store<3>(map, room + slab * SLAB, at + 64 * slab, row, batch);
+        ignis_ptx_bulk_commit();
+    };
+    if (row >= (int)p.m)
+        return;
+#pragma unroll
+    for (int half = 0; half < N / across; half++) {
+        if (half && column + across * half >= (int)p.n)
+            return;
+        uint32_t words[across / 8][2];
+#pragma unroll
+        for (int c = 0; c < across / 8; c++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                words[c][i] = ignis_round_two<T>(sum[across / 8 * half + c][2 * i], sum[across / 8 * half + c][2 * i + 1]);
+        if (IGNIS_ACTIVATION && p.pre) {
+            begin();
+#pragma unroll
+            for (int c = 0; c < across / 8; c += 2)
+                ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
+            end(pre, column + across * half);
         }
+        if (IGNIS_ACTIVATION)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const uint32_t word = ignis_round_two<T>(x[i][2 * half], x[i][2 * half + 1]);
-            before[2 * i + half] = word;
-            if (IGNIS_ACTIVATION) {
-                const auto two = ignis_pack_of<ignis_pack<T, 2>>(word);
+            for (int c = 0; c < across / 8; c++)
 #pragma unroll
-                for (int e = 0; e < 2; e++)
-                    x[i][2 * half + e] = IGNIS_ACTIVATION == RELU ? relu(ignis_wide_at(two, e)) : gelu(ignis_wide_at(two, e));
+                for (int i = 0; i < 2; i++)
+                    words[c][i] = activate(words[c][i]);
+        begin();
+#pragma unroll
+        for (int c = 0; c < across / 8; c += 2)
+            ignis_ptx_stmatrix(chunks.at(c), words[c][0], words[c][1], words[c + 1][0], words[c + 1][1]);
+        end(out, column + across * half);
+    }
+}
+
+/*  How many strips of 64 columns a warpgroup has of a tile. */
+__device__ inline int strips_of(const Product &p, const Spot &place, int group)
+{
+    return place.row + 64 * group < (int)p.m ? min(BN / 64, ((int)p.n - place.column + 63) / 64) : 0;
+}
+
+/*  One thread loads a strip of the other matrix. Turns count the strips of all tiles: two alternate in the staging memory. */
+__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int group, int strip, uint32_t room, uint32_t barriers, int turn)
+{
+    const uint32_t barrier = barriers + turn % 2 * 8;
+    ignis_ptx_mbarrier_arrive_expect(barrier, SLAB);
+    ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row + 64 * group, place.batch);
+}
+
+/*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that keeps that. */
+template <int half> __device__ inline void share_columns(float (&x)[16])
+{
+    const bool upper = threadIdx.x & 2 * half;
+#pragma unroll
+    for (int i = 0; i < half; i++) {
+        const float low = x[i], high = x[half + i];
+        x[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, 2 * half);
+    }
+}
+
+/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. */
+__device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
+{
+    float x[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        x[i] = sum[i / 2][i % 2] + sum[i / 2][i % 2 + 2];
+    share_columns<8>(x);
+    share_columns<4>(x);
+    share_columns<2>(x);
+    two[0] = x[0], two[1] = x[1];
+}
+
+/*  Stores what a warpgroup has of a tile with another matrix, whose strips of 64 columns come and go through the staging memory. The first two
+    are on their way. */
+template <int N>
+__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other, const Spot &place, int group,
+                                        uint32_t room, uint32_t barriers, float *sums, int &turn, float (&sum)[N / 8][4])
+{
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place, group);
+    const Chunks chunks(room, warp, lane);
+    const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
+#pragma unroll
+    for (int strip = 0; strip < N / 64; strip++, turn++) {
+        if (strip >= count)
+            return;
+        const uint32_t slot = turn % 2 * SLAB;
+        ignis_mbarrier_wait(barriers + turn % 2 * 8, turn / 2 % 2);
+#pragma unroll
+        for (int c = 0; c < 8; c += 2) {
+            uint32_t words[4];
+            ignis_ptx_ldmatrix(words, chunks.at(c) + slot);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];
+                const auto two = ignis_pack_of<ignis_pack<T, 2>>(words[i]);
+                const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);
+                if (IGNIS_OTHER == ADDED)
+                    x[0] += first, x[1] += second;
+                else if (IGNIS_ACTIVATION == RELU)
+                    x[0] = relu_gradient(x[0], first), x[1] = relu_gradient(x[1], second);
+                else
+                    gelu_gradient_two(x[0], x[1], first, second);
+                words[i] = ignis_round_two<T>(x[0], x[1]);
+            }
+            ignis_ptx_stmatrix(chunks.at(c) + slot, words[0], words[1], words[2], words[3]);
+        }
+        if (IGNIS_OTHER == GRADIENT && p.column_sums) {
+            float two[2];
+            sum_columns(two, &sum[8 * strip]);
+            sync(); /* those of the strip before are read */
+            *(float2 *)&sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);
+        }
+        ignis_ptx_fence_proxy_async();
+        sync();
+        const int column = place.column + 64 * strip;
+        if (IGNIS_OTHER == GRADIENT && p.column_sums && thread < 64 && column + thread < (int)p.n)
+            p.column_sums[(place.row / 64 + group) * p.n + column + thread] =
+                sums[thread] + sums[64 + thread] + sums[128 + thread] + sums[192 + thread];
+        if (thread == 0) {
+            ignis_ptx_tensor_store<3>(out, room + slot, column, place.row + 64 * group, place.batch);
+            ignis_ptx_bulk_commit();
+            if (strip + 2 < count) {
+                ignis_ptx_bulk_wait_read<0>();
+                load_other(other, place, group, strip + 2, room, barriers, turn + 2);
             }
         }
     }
 }
 
-/*  Stores what a warpgroup has of a tile, 64 columns at a time, which pass through its staging memory: rounded, for the copy engine, where no
-    more than a bias and an activation is applied; else as floats, which the shared epilogue takes from there. turn counts the strips of all
-    tiles: the copy engine may still read that of the turn before. */
-__device__ inline void store(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Place &tile, int group,
-                             char *staging, int &turn, float (&sum)[BN / 8][4])
+/*  Stores it where more is done to it, 64 columns at a time: as floats, which the shared epilogue takes from there. */
+template <int N>
+__device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
-    const bool direct = IGNIS_ACTIVATION || p.direct;
-    const bool keeps = IGNIS_ACTIVATION && p.pre; /* in the second half of the staging memory */
-    Place place = tile;
+    Place place(tile);
     place.row += 64 * group;
 #pragma unroll 1
-    for (int strip = 0; strip < BN / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
-        char *const room = staging + (direct && !keeps ? turn++ % 2 * SLAB : 0);
-        float *const results = (float *)room;
-        if (direct && thread == 0) {
-            if (keeps)
-                ignis_ptx_bulk_wait_read<0>();
-            else
-                ignis_ptx_bulk_wait_read<1>();
-        }
+    for (int strip = 0; strip < N / 64 && place.row < p.m && place.column < p.n; strip++, place.column += 64) {
         sync(); /* nobody uses the room any more */
 #pragma unroll
-        for (int c = 0; c < BN / 8; c += 2) { /* 16 columns */
+        for (int c = 0; c < N / 8; c += 2) { /* 16 columns */
             if (c / 8 != strip)
                 continue;
-            if (direct) {
-                const int row = 16 * warp + lane % 16, chunk = c % 8 + lane / 16;
-                const uint32_t to = (uint32_t)__cvta_generic_to_shared(room) + row * 128 + (chunk ^ row % 8) * 16;
-                float x[2][4];
-                uint32_t before[4];
 #pragma unroll
-                for (int i = 0; i < 8; i++)
-                    x[i / 4][i % 4] = sum[c + i / 4][i % 4];
-                apply(p, x, before, place.column + c % 8 * 8);
-                if (keeps)
-                    ignis_ptx_stmatrix(to + SLAB, before[0], before[1], before[2], before[3]);
-                if (IGNIS_ACTIVATION)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        before[i] = ignis_round_two<T>(x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]);
-                ignis_ptx_stmatrix(to, before[0], before[1], before[2], before[3]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    *(float2 *)&results[(16 * warp + lane / 4 + i % 2 * 8) * STAGING_WIDTH + c % 8 * 8 + i / 2 * 8 + lane % 4 * 2] =
-                        make_float2(sum[c + i / 2][i % 2 * 2], sum[c + i / 2][i % 2 * 2 + 1]);
-            }
-        }
-        if (direct) {
-            ignis_ptx_fence_proxy_async();
-            sync();
-            if (thread == 0) {
-                const uint32_t from = (uint32_t)__cvta_generic_to_shared(room);
-                ignis_ptx_tensor_store<3>(out, from, (int)place.column, (int)place.row, (int)place.batch);
-                if (keeps)
-                    ignis_ptx_tensor_store<3>(pre, from + SLAB, (int)place.column, (int)place.row, (int)place.batch);
-                ignis_ptx_bulk_commit();
-            }
-            continue;
+            for (int i = 0; i < 4; i++)
+                *(float2 *)&results[(16 * warp + lane / 4 + i % 2 * 8) * STAGING_WIDTH + c % 8 * 8 + i / 2 * 8 + lane % 4 * 2] =
+                    make_float2(sum[c + i / 2][i % 2 * 2], sum[c + i / 2][i % 2 * 2 + 1]);
         }
         sync();
         const auto result = [&](int r, int c) { return results[r * STAGING_WIDTH + c]; };
@@ -156,9 +300,26 @@ __device__ inline void store(const Product &p, const ignis_tensor_map *out, cons
     }
 }
 
+/*  A step of 64 of k; keep 0: the first one. */
+template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chunks][4], uint64_t a, uint64_t b)
+{
+    ignis_wgmma_hold(sum);
+    ignis_ptx_wgmma_fence();
+    ignis_ptx_wgmma<keep, !A_BY_K, !B_BY_K>(sum, a, b);
+#pragma unroll
+    for (int i = 1; i < BK / 16; i++)
+        ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),
+                                             ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
+    ignis_ptx_wgmma_commit();
+}
+
+template <int N> struct Width {
+    static constexpr int columns = N;
+};
+
 extern "C" __global__ void __launch_bounds__(384, 1)
     ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
-                      const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map pre,
+                      const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
                       const __grid_constant__ Product p)
 {
     extern __shared__ __align__(1024) char memory[];
@@ -173,6 +334,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             ignis_ptx_mbarrier_init(full(i), 1);
             ignis_ptx_mbarrier_init(empty(i), 8); /* warps */
         }
+        for (int i = 0; IGNIS_OTHER && i < 4; i++)
+            ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
     __syncthreads();
@@ -190,13 +353,16 @@ extern "C" __global__ void __launch_bounds__(384, 1)
             return;
         int parity = 1; /* the first round finds all stages empty */
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            const Place place(p, tile, BM, BN);
-            for (long long k = place.first_k; k < place.end_k; k += BK) {
+            const Spot place(p, tile, BM, BN);
+            const int row = place.row, column = place.column, end_k = place.end_k;
+            const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0;
+#pragma unroll 1
+            for (int k = place.first_k; k < end_k; k += BK) {
                 const uint32_t to = base + stage * STAGE_BYTES;
                 ignis_mbarrier_wait(empty(stage), parity);
                 ignis_ptx_mbarrier_arrive_expect(full(stage), STAGE_BYTES);
-                load<BM, A_BY_K>(to, &a, full(stage), place.row, k, p.batch_a ? place.batch : 0);
-                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), place.column, k, p.batch_b ? place.batch : 0);
+                load<BM, A_BY_K>(to, &a, full(stage), row, k, batch_a);
+                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, batch_b);
                 next(parity);
             }
         }
@@ -205,52 +371,86 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
     ignis_ptx_setmaxnreg_inc<232>();
     int parity = 0, turn = 0;
+    const uint32_t room = base + STAGING + group * STAGING_BYTES, other_barriers = base + OTHER_BARRIERS + group * 16;
+    float *const results = (float *)(memory + STAGING + group * STAGING_BYTES);
     const uint64_t first_a = ignis_wgmma_descriptor(base + group * SLAB, 0, 1024);
     const uint64_t first_b = ignis_wgmma_descriptor(base + A_BYTES, B_BY_K ? 0 : SLAB, 1024);
+    const auto at = [&](uint64_t first) { return ignis_wgmma_ahead(first, stage * STAGE_BYTES); };
     const auto release = [&](int stage) {
         if (threadIdx.x % 32 == 0)
             ignis_ptx_mbarrier_arrive(empty(stage));
     };
-    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const Place place(p, tile, BM, BN);
-        const bool sums_rows = p.row_sums && place.column == 0;
-        float sum[BN / 8][4], row_sums[4] = {0, 0, 0, 0};
-        int last = -1;
-#pragma unroll
-        for (int i = 0; i < BN / 8; i++)
-            sum[i][0] = sum[i][1] = sum[i][2] = sum[i][3] = 0;
-#pragma unroll 1
-        for (long long k = place.first_k; k < place.end_k; k += BK) {
+
+    /*  The first columns of a tile, as many as width says; gives the place of the next tile. */
+    const auto multiply_tile = [&](auto width, const Spot &place, unsigned next_tile) {
+        constexpr int N = width.columns;
+        const int steps = (place.end_k - place.first_k + BK - 1) / BK;
+        const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
+        const bool sums_rows = !IGNIS_ACTIVATION && p.row_sums && place.column == 0;
+        float sum[N / 8][4], row_sums[4] = {0, 0, 0, 0};
+        const auto begin = [&](int step) {
+            if (lags && group == 0 && step == LAG)
+                ignis_ptx_bar_arrive(3, 256);
             ignis_mbarrier_wait(full(stage), parity);
-            const uint64_t at_a = ignis_wgmma_ahead(first_a, stage * STAGE_BYTES), at_b = ignis_wgmma_ahead(first_b, stage * STAGE_BYTES);
-            ignis_wgmma_hold(sum);
-            ignis_ptx_wgmma_fence();
-#pragma unroll
-            for (int i = 0; i < BK / 16; i++)
-                ignis_ptx_wgmma<1, !A_BY_K, !B_BY_K>(sum, ignis_wgmma_ahead(at_a, A_BY_K ? 32 * i : 2048 * i),
-                                                     ignis_wgmma_ahead(at_b, B_BY_K ? 32 * i : 2048 * i));
-            ignis_ptx_wgmma_commit();
+        };
+        const auto end = [&] { /* gives the stage */
+            const int done = stage;
             if (sums_rows)
                 add_rows(row_sums, base + stage * STAGE_BYTES + group * SLAB, threadIdx.x / 32 % 4);
-            ignis_ptx_wgmma_wait<1>();
-            if (last >= 0)
-                release(last); /* of the step before this one */
-            last = stage;
             next(parity);
+            return done;
+        };
+        if (lags && group == 1)
+            ignis_ptx_bar_sync(3, 256);
+        begin(0);
+        multiply<0>(sum, at(first_a), at(first_b));
+        int last = end();
+#pragma unroll 1
+        for (int step = 1; step < steps; step++) {
+            begin(step);
+            multiply<1>(sum, at(first_a), at(first_b));
+            const int now = end();
+            ignis_ptx_wgmma_wait<1>();
+            release(last); /* of the step before this one */
+            last = now;
+        }
+
+        /* what the products do not need is done while they run */
+        const Spot next_place(p, next_tile, BM, BN);
+        uint32_t bias[N / 8];
+        if (BIASED && p.bias)
+            load_bias(p, bias, place.column);
+        if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
+            ignis_ptx_bulk_wait_read<0>();
+            for (int strip = 0; strip < min(2, strips_of(p, place, group)); strip++)
+                load_other(&other, place, group, strip, room, other_barriers, turn + strip);
         }
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(sum);
         release(last);
-        const int lane = threadIdx.x % 32;
-        const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        if (sums_rows && lane % 4 == 0) {
+        if (sums_rows && threadIdx.x % 4 == 0) {
+            const long long row = place.row + 64 * group + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
             if (row < p.m)
                 p.row_sums[place.split * p.m + row] = row_sums[0];
             if (row + 8 < p.m)
                 p.row_sums[place.split * p.m + row + 8] = row_sums[2];
         }
-        store(p, &out, &pre, place, group, memory + STAGING + group * STAGING_BYTES, turn, sum);
-    }
-    if (threadIdx.x % 128 == 0)
+        if (BIASED && p.bias)
+            add_bias(sum, bias);
+        if constexpr (IGNIS_OTHER != NO_OTHER)
+            store_with_other<N>(p, &out, &other, place, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
+        else if constexpr (DIRECT)
+            store_direct<N>(p, &out, &other, place, group, room, sum);
+        else
+            store<N>(p, place, group, results, sum);
+        return next_place;
+    };
+    Spot place(p, blockIdx.x, BM, BN);
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
+        if (place.column + BN / 2 < (int)p.n && place.row + 64 * group < (int)p.m)
+            place = multiply_tile(Width<BN>(), place, tile + gridDim.x);
+        else /* half of a tile at the right edge, or nothing at the lower one */
+            place = multiply_tile(Width<BN / 2>(), place, tile + gridDim.x);
+    if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
 }

@@ -34,7 +34,7 @@ template <int rows, bool by_k, int threads> struct Tile {
         return line * line_bytes + (chunk ^ swizzle) * 16;
     }
 
-    /*  Starts to copy rows first_row ..., k ... of a matrix with lines of so many elements; what is beyond the ends is zero. */
+    /*  Starts to copy rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
     static __device__ void copy(int to, const T *matrix, long long length, long long first_row, long long end_row, long long first_k,
                                 long long end_k, bool packed)
     {
@@ -122,7 +122,6 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
     typedef Tile<BN, B_BY_K, threads> B;
     const Place place(p, blockIdx.x, BM, BN);
     const T *a = p.a + place.batch * p.batch_a, *b = p.b + place.batch * p.batch_b;
-    const long long a_length = A_BY_K ? p.k : p.m, b_length = B_BY_K ? p.k : p.n;
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM, warp_column = warp % ACROSS * WN;
     const bool sums_rows = sizeof(T) == 2 && p.row_sums && place.column == 0 && warp_column == 0;
@@ -130,8 +129,8 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
     const auto copy = [&](int step) {
         const long long k = place.first_k + (long long)step * DEPTH;
         if (step < steps) {
-            A::copy(stage(step), a, a_length, place.row, p.m, k, place.end_k, p.packed_a);
-            B::copy(stage(step) + A::bytes, b, b_length, place.column, p.n, k, place.end_k, p.packed_b);
+            A::copy(stage(step), a, p.row_a, place.row, p.m, k, place.end_k, p.packed_a);
+            B::copy(stage(step) + A::bytes, b, p.row_b, place.column, p.n, k, place.end_k, p.packed_b);
         }
         ignis_ptx_cp_async_commit();
     };

@@ -6,7 +6,7 @@
         types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_type<IGNIS_BF16>, ignis_wide<T>
         limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()
         conversion   ignis_convert<To>(x)
-        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming
+        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
         map          ignis_map, ignis_spread, ignis_random_words
@@ -91,6 +91,14 @@ __device__ inline float ignis_ptx_ex2_ftz(float x)
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
     return power;
+}
+
+/*  1 / x, with a relative error below 2^-23; subnormal numbers are 0. */
+__device__ inline float ignis_ptx_rcp_ftz(float x)
+{
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+    return reciprocal;
 }
 
 __device__ inline uint4 ignis_ptx_ld_no_allocate(const uint4 *from)
@@ -346,9 +354,15 @@ template <int N = 0, typename T> __device__ inline auto ignis_load_once(const T 
         return ignis_load_streaming<N>(from);
 }
 
-/*  ignis_store(p, pack) - the pack to p, which is aligned to its size.
-    ignis_store_streaming - the same for data that nobody reads again soon. */
+/*  ignis_store(p, pack) - the pack to p in global memory, which is aligned to its size. A plain assignment the compiler may break into words.
+    ignis_store_streaming - the same for data that nobody reads again soon.
+    ignis_store_shared - the same to shared memory. */
 template <int N, typename T> __device__ inline void ignis_store(T *to, const ignis_pack<T, N> &pack)
+{
+    __stwb((typename ignis_word_of<sizeof(pack)>::type *)to, ignis_word(pack));
+}
+
+template <int N, typename T> __device__ inline void ignis_store_shared(T *to, const ignis_pack<T, N> &pack)
 {
     *(typename ignis_word_of<sizeof(pack)>::type *)to = ignis_word(pack);
 }

@@ -200,7 +200,7 @@ __device__ void backward_of_tiles(T *dx, Wide *partial_w, Wide *partial_b, const
 #pragma unroll
                 for (int i = 0; i < N; i++)
                     values[i] = gradient<rms>((Wide(xs[i]) - mean) * rstd, Wide(gs[i]) * Wide(its_w[i]), rstd, average_g, average_gh);
-                ignis_store(row + column, ignis_pack_round<T>(values));
+                ignis_store_shared(row + column, ignis_pack_round<T>(values));
             });
         }
         __syncthreads();

@@ -241,7 +241,7 @@ struct tally {
     Wide loss;  /* the sum; kept by the team's first thread */
 };
 
-/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
+/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times scale.
     An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
 template <typename Team, int N, bool exact = false>
 __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)
@@ -272,7 +272,8 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         else if (target != -2)
             row.load(xs, from, 0);
         const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
-        const Wide early = Team::one_round ? at_target() : Wide(0);
+        /* Ahead of the sums, whose barrier is ahead of all stores: the gradient may take the place of the logits. */
+        const Wide value = Team::one_round || Team::thread() == 0 ? at_target() : Wide(0);
         if (Team::one_round)
             next = class_at(turn + Team::count()); /* behind the row, as its comparison waits for it */
         if (target == -2) {
@@ -285,11 +286,13 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
             continue;
         }
         const exponentials sums = sum_up(row, xs, from, last);
+        if constexpr (!Team::is_block)
+            __syncwarp(); /* as the barrier in the sums of a block */
         if (next != -2)
             load_ahead(turn + Team::count());
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);
-            mine.loss += log_sum - (Team::one_round ? early : at_target());
+            mine.loss += log_sum - value;
             log_sums[r] = log_sum;
         }
         if (!gradient)

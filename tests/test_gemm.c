@@ -66,13 +66,17 @@ static void operands_free(operands *o)
     }
 }
 
+/*  Few processors: large tiles. Many: small ones, and k is split. NO_WGMMA is added where 16-bit types are to take mma.sync. */
+enum { FEW = 1, MANY = 132, NO_WGMMA = 1 << 10 };
+
 /*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about tiles and splits. */
 static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processors)
 {
     ignis__product product;
     ignis__epilogue epilogue;
     ignis__op op;
-    int before;
+    ignis_device_info before;
+    char encode[sizeof ignis__cuda.cuTensorMapEncodeTiled];
     if (!ignis__op_begin(&op, "test", ARRAYS, o->tensor))
         return false;
     memset(&product, 0, sizeof product);
@@ -87,13 +91,17 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     epilogue.column_sums = s->column_sums ? op.in[COLUMN_SUMS] : NULL;
     epilogue.factor = s->factor;
     epilogue.activation = s->activation, epilogue.gradient = s->gradient, epilogue.accumulate = s->accumulate;
-    before = op.work.device->info.multiprocessors;
-    op.work.device->info.multiprocessors = processors;
+    before = op.work.device->info;
+    op.work.device->info.multiprocessors = processors & ~NO_WGMMA;
+    memcpy(encode, &ignis__cuda.cuTensorMapEncodeTiled, sizeof encode);
+    if (processors & NO_WGMMA)
+        memset(&ignis__cuda.cuTensorMapEncodeTiled, 0, sizeof encode); /* as a driver without it */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
         CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
         s->row_sums = false;
     }
-    op.work.device->info.multiprocessors = before;
+    op.work.device->info = before;
+    memcpy(&ignis__cuda.cuTensorMapEncodeTiled, encode, sizeof encode);
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
@@ -181,9 +189,6 @@ static void check(scenario s, ignis_dtype dtype, int processors) { check_roundin
 /*  f32 by tensor cores: each factor is rounded to 11 bits. */
 static void check_tf32(scenario s, int processors) { check_rounding(s, IGNIS_F32, processors, ldexp(1, -11)); }
 
-/*  Few processors: large tiles. Many: small ones, and k is split. */
-enum { FEW = 1, MANY = 132 };
-
 static void own_setup(ignis_desc *desc)
 {
     *desc = test_desc(NULL);
@@ -208,6 +213,10 @@ TEST(every_type_and_transposition)
                 s.transpose_a = way % 2, s.transpose_b = way / 2;
                 check(s, float_dtypes[d], MANY);
                 check(s, float_dtypes[d], FEW);
+                if (float_dtypes[d] == IGNIS_F16 || float_dtypes[d] == IGNIS_BF16) {
+                    check(s, float_dtypes[d], NO_WGMMA | MANY);
+                    check(s, float_dtypes[d], NO_WGMMA | FEW);
+                }
             }
 }
 
@@ -257,6 +266,26 @@ TEST(memory_that_is_not_aligned_to_packs)
                 s.offset = offsets[i], s.transpose_a = way % 2, s.transpose_b = way / 2;
                 s.bias = s.residual = true;
                 check(s, float_dtypes[d], MANY);
+            }
+}
+
+/*  Rows that are no packs: operands are copied for tensor cores, both or one of them, or are too large for that. */
+TEST(rows_that_are_no_packs)
+{
+    static const int64_t sizes[][3] = {{33, 64, 45}, {40, 131, 64}, {77, 83, 61}, {5, 129, 1301}};
+    int64_t limit = ignis__gemm_pack_limit;
+    int d, i, way;
+    SETUP_OWN();
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(sizes); i++)
+            for (way = 0; way < 8; way++) {
+                scenario s = plain(sizes[i][0], sizes[i][1], sizes[i][2]);
+                s.transpose_a = way % 2, s.transpose_b = way / 2 % 2, s.batch = way < 4 ? 0 : i % 2 ? 2 : -2;
+                s.bias = true, s.row_sums = s.column_sums = !s.batch;
+                check(s, float_dtypes[d], MANY | (i % 2 ? NO_WGMMA : 0));
+                ignis__gemm_pack_limit = 0;
+                check(s, float_dtypes[d], i % 2 ? FEW : MANY);
+                ignis__gemm_pack_limit = limit;
             }
 }
 
@@ -311,6 +340,15 @@ TEST(what_is_done_to_a_product)
             s.batch = part == 6 ? 2 : 0;
             check(s, float_dtypes[d], part % 4 < 2 ? FEW : MANY);
         }
+    for (d = 2; d < 4; d++) /* many steps of k, several tiles for a block: its warpgroups drift apart */
+        for (part = 0; part < 6; part++) {
+            scenario s = plain(200, part == 4 ? 720 : 520, 328);
+            s.transpose_a = part == 3, s.transpose_b = part < 3, s.bias = part == 0 || part == 2, s.pre = part == 0 || part > 3;
+            s.activation = part < 2 || part == 4 ? IGNIS_ACTIVATION_GELU : part == 5 ? IGNIS_ACTIVATION_RELU : 0;
+            s.residual = part == 2, s.accumulate = s.row_sums = part == 3;
+            s.gradient = part > 3, s.column_sums = part == 4;
+            check(s, float_dtypes[d], FEW);
+        }
 }
 
 /*  cuBLASLt's products get the same done to them by a pass of their own. */
@@ -332,6 +370,7 @@ TEST(what_is_done_to_a_product_of_cublaslt)
             s.activation = part % 2 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU;
             s.residual = s.accumulate = part >= 2;
             s.factor = part == 1 ? 0.75 : 0;
+            s.offset = part == 2; /* no packs */
             check_rounding(s, float_dtypes[d], MANY, unit_of(float_dtypes[d]));
         }
 }
@@ -401,13 +440,24 @@ TEST(the_kernel_follows_device_type_and_size)
     CHECK_OK(ignis_device_query(0, &info));
     CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
     CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
-    CHECK_INT(chosen(IGNIS_BF16, 128, 33, 63, 1).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM : IGNIS__BUILTIN_GEMM_MMA);
     CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8 ? IGNIS__BUILTIN_GEMM_SMALL : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    CHECK(chosen(IGNIS_F32, 1024, 1024, 64, 64).splits == 1 && chosen(IGNIS_F32, 64, 64, 4096, 64).splits > 4);
     if (info.compute_major == 9) {
-        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
-        CHECK_INT(chosen(IGNIS_BF16, 128, 128, 64, 132).columns, 128);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).columns, 128);
         CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 256);
         CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
+        CHECK(!chosen(IGNIS_F16, 8192, 8192, 8192, 132).packs && chosen(IGNIS_F16, 8192, 8192, 8192, 132).splits == 1);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).splits, 1); /* half of the machine, but one kernel */
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).packs);
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin, IGNIS__BUILTIN_GEMM_MMA); /* a copy would take 6 GB */
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 256);                       /* 12 rounds of 11.6 */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256);                       /* 18 tiles, 7 parts: one round */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 128); /* 64 tiles, not 32 */
+        CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
+        CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits > 16);
     }
 }
 

@@ -135,17 +135,20 @@ static const char *const gemm_mma[] = {
     "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
     "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 
-#define TILED(a, b, columns) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns
-static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256),
-                                          "-DIGNIS_T=2" TILED(0, 1, 256),
-                                          "-DIGNIS_T=2" TILED(1, 0, 256),
-                                          "-DIGNIS_T=2" TILED(1, 1, 256),
-                                          "-DIGNIS_T=1" TILED(0, 1, 256),
-                                          "-DIGNIS_T=2" TILED(0, 1, 128),
-                                          "-DIGNIS_T=2" TILED(1, 0, 128),
-                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=1",
-                                          "-DIGNIS_T=2" TILED(0, 1, 256) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=1" TILED(0, 1, 128) " -DIGNIS_ACTIVATION=2",
+#define TILED(a, b, columns, direct) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns " -DIGNIS_DIRECT=" #direct
+static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 256, 1),
+                                          "-DIGNIS_T=2" TILED(1, 1, 256, 0),
+                                          "-DIGNIS_T=1" TILED(0, 1, 256, 0),
+                                          "-DIGNIS_T=2" TILED(0, 1, 128, 1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 128, 0),
+                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=1",
+                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=1" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
+                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+                                          "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
                                           NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
@@ -336,7 +339,7 @@ static void read_log(job *j)
 
 static void compile(job *j)
 {
-    char arch[16], defines[128], *position = NULL;
+    char arch[16], defines[160], *position = NULL;
     const char *options[12] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v"};
     const char *headers[IGNIS__SOURCE_COUNT], *header_names[IGNIS__SOURCE_COUNT];
     int source = programs[j->program].source, option_count = 4, header_count = 0;
