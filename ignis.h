@@ -8,7 +8,7 @@
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
         >>device        devices, facts about them
-        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
+        >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -268,7 +268,8 @@
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
-        ignis_stream_forget before you destroy a stream that Ignis has used.
+        ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
+        ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
 
     ON THREADS
 
@@ -366,8 +367,8 @@ extern "C" {
    Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
    Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
    device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
-   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in
-   a forked child. */
+   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown, in
+   a forked child, and in a function given to ignis_stream_call. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -379,11 +380,19 @@ typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
 
+typedef struct ignis_event {
+    uint64_t id;
+} ignis_event;
+
+typedef struct ignis_ticket {
+    uint64_t id;
+} ignis_ticket;
+
 /* >>status ------------------------------------------------------------------------------------------------------ */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
 #define IGNIS_STATUSES(X)                                                                \
-    X(NOT_SETUP, "ignis_setup has not been called, or the process was forked after it")  \
+    X(NOT_SETUP, "ignis_setup has not been called, or Ignis cannot be called here")      \
     X(ARGUMENT, "an argument is out of its range, null or contradictory")                \
     X(SHAPE, "shapes do not fit together, or a size overflows")                          \
     X(DTYPE, "an element type is not the one that is needed")                            \
@@ -522,6 +531,12 @@ typedef enum ignis_status {
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
+    X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
+    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")                     \
+    X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
+    X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
+    X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
+    X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                              \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")
 
 typedef enum ignis_diagnostic {
@@ -771,10 +786,97 @@ IGNIS_API void *ignis_stream_current(void);
     Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
     at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null), CUDA.
+    Errors: ARGUMENT (null, or one of ignis_stream_create, which ignis_stream_free forgets), CUDA.
     Ownership: the stream stays the caller's.
     Threads: any. Waits for the stream. */
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
+
+typedef struct ignis_stream_desc {
+    int priority; /* above 0: the device prefers its work, the more the higher, as far as the device tells them apart (0, as other streams) */
+} ignis_stream_desc;
+
+/*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
+    It is ordered with no other stream (cudaStreamNonBlocking). Making one takes the driver some time: make streams when a program starts.
+    Returns: a CUstream (also a cudaStream_t), null on failure.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_stream_free; ignis_shutdown reports and frees those that are left.
+    Threads: any. */
+IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc);
+
+/*  ignis_stream_free - forget a stream of ignis_stream_create, as by ignis_stream_forget, and destroy it
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not one of ignis_stream_create, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the address means nothing afterwards, and may be that of a later stream.
+    Threads: any. Waits for the stream. */
+IGNIS_API ignis_status ignis_stream_free(void *stream);
+
+/*  ignis_stream_query - whether all work that was put into a stream is done; null for the calling thread's current one
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: ARGUMENT (null done, no stream of this device), UNSUPPORTED (it is captured), DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
+
+/*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
+    ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
+    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that is
+    captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
+    its work into the captured one alone. What is outside of the capture cannot be waited for in it.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join), DEVICE, CUDA.
+    Ownership: unchanged; the event may be recorded again, or freed, at once.
+    Threads: any. The calling thread does not wait. */
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
+
+/*  ignis_stream_call - call a function of the program once all is done that a stream has so far
+    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a thread.
+    It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK. In
+    a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
+    null for the calling thread's current stream.
+    Returns: IGNIS_OK, or the reason; then it is not called.
+    Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
+    Ownership: user_data lives until the call; in a capture until the graph is freed.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data);
+
+/*  ignis_event_create - a point in the work of the current device's streams, that can be waited for and timed
+    Returns: the event, never recorded; or no handle.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_event_free.
+    Threads: any. */
+IGNIS_API ignis_event ignis_event_create(void);
+
+/*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
+    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is recorded anew.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_event_record(ignis_event event, void *stream);
+
+/*  ignis_event_query - whether the work before an event is done; ignis_event_wait - wait until it is
+    An event that was never recorded is done.
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: FREED, ARGUMENT (null done), UNSUPPORTED (it was recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. ignis_event_wait waits; nobody may record the event in a capture meanwhile. */
+IGNIS_API ignis_status ignis_event_query(ignis_event event, bool *done);
+IGNIS_API ignis_status ignis_event_wait(ignis_event event);
+
+/*  ignis_event_elapsed_ms - the time between two events of one device, in milliseconds, to about half a microsecond
+    Returns: IGNIS_OK, and *ms.
+    Errors: FREED, ARGUMENT (null ms; an event was never recorded, or is not done), UNSUPPORTED (recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms);
+
+/*  ignis_event_free - free an event
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards; streams that wait for it go on waiting.
+    Threads: any. */
+IGNIS_API ignis_status ignis_event_free(ignis_event event);
 
 /*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
     Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
@@ -813,6 +915,21 @@ IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
     Ownership: live arrays are not touched.
     Threads: any. May wait for the device. */
 IGNIS_API int64_t ignis_memory_trim(int device);
+
+/*  ignis_host_alloc - pinned (page-locked) host memory, which every device copies to and from while the program goes on
+    Takes the system a while: allocate when a program starts. Its content is undefined.
+    Returns: the address, null on failure.
+    Errors: ARGUMENT (size below 1), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_host_free; ignis_shutdown reports and frees what is left.
+    Threads: any. */
+IGNIS_API void *ignis_host_alloc(int64_t size);
+
+/*  ignis_host_free - free memory of ignis_host_alloc; null does nothing
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not an address that ignis_host_alloc gave, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the memory is gone when the call returns.
+    Threads: any. May wait for the device, as copies may still use it. */
+IGNIS_API ignis_status ignis_host_free(void *memory);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
@@ -1009,6 +1126,34 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
     Ownership: out is the caller's.
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
+
+/*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
+    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be freed at
+    once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin, cudaMallocHost)
+    of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a thread of the driver,
+    which copies or converts them: then later work of the stream waits for that thread, too.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread captures a
+    graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
+
+/*  ignis_ticket_query - whether what a ticket stands for is through, well or not
+    Returns: IGNIS_OK, and *done; the ticket stays.
+    Errors: FREED, ARGUMENT (null done).
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket ticket, bool *done);
+
+/*  ignis_ticket_wait - wait for what a ticket stands for, and end the ticket
+    ignis_shutdown waits for tickets that are left, and reports them.
+    Returns: IGNIS_OK, or what it failed with.
+    Errors: FREED, DEVICE (the devices were lost to a fault), CUDA, and those of the work itself.
+    Ownership: the handle is stale afterwards, also after a failure; the host memory is the caller's alone again.
+    Threads: any; several that wait at the same time all get the answer. Waits. */
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket ticket);
 
 /*  ignis_array_clone - a copy that shares no memory with the array
     Returns: a new array of the same shape, dtype, device, owner and tag; or no handle.
@@ -1329,6 +1474,15 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
     Ownership: info->entry lives as long as the kernel.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
+
+/*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has variables
+    of its own, on each device, with the values of the source at first.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: data may be reused when the call returns.
+    Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
 
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
@@ -2365,6 +2519,7 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 /*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
     IGNIS_STATIC. */
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
 static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
@@ -3147,6 +3302,7 @@ typedef struct ignis__thread {
     char *latest_message;            /* from malloc; null: there was none, or no memory for it */
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
+    bool called_back;                /* it runs a function given to ignis_stream_call */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -3382,9 +3538,13 @@ IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thr
 /*  The check that stands first in every public function. */
 static bool ignis__enter(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked))
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
         return true;
-    if (ignis__atomic_load(&ignis__global.forked))
+    if (ignis__this_thread.called_back)
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can "
+                    "be called");
+    else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
@@ -3504,6 +3664,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                                \
     X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                                   \
     X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                                   \
+    X(int, cuStreamCreateWithPriority, (void **, unsigned, int), 5050, 1)                                                                  \
     X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                                          \
     X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                                         \
     X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                                         \
@@ -3514,6 +3675,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                                             \
     X(int, cuModuleUnload, (void *), 2000, 1)                                                                                              \
     X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                                  \
+    X(int, cuModuleGetGlobal_v2, (ignis__address *, size_t *, void *, const char *), 3020, 1)                                              \
     X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
     X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
     X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
@@ -3533,7 +3695,9 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                                                    \
     X(int, cuStreamQuery, (void *), 2000, 1)                                                                                               \
     X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
+    X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                                         \
     X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
+    X(int, cuLaunchHostFunc, (void *, void (*)(void *), void *), 10000, 1)                                                                 \
     X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
     X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
     X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                                        \
@@ -4009,6 +4173,8 @@ typedef enum ignis__kind {
     IGNIS__KIND_TENSOR,
     IGNIS__KIND_OPTIMIZER,
     IGNIS__KIND_GRAPH,
+    IGNIS__KIND_EVENT,
+    IGNIS__KIND_TICKET,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -4306,6 +4472,7 @@ enum {
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
     IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
     IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -4313,6 +4480,8 @@ enum {
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
+    IGNIS__CU_NOT_READY = 600,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
     IGNIS__CU_FUNC_SHARED = 1,
@@ -4321,9 +4490,10 @@ enum {
     IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8
 };
 
-/*  A stream that the caller brought. */
+/*  A stream that the caller brought, or has made by ignis_stream_create. */
 typedef struct ignis__foreign_stream {
     void *stream;
+    bool created;
     uint64_t serial;   /* tells this stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
@@ -4593,6 +4763,8 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
     while (device->foreign) {
         ignis__foreign_stream *foreign = device->foreign;
         device->foreign = foreign->next;
+        if (foreign->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
         ignis__free(foreign);
     }
     if (lost)
@@ -4689,6 +4861,7 @@ static void ignis__replays_drop(ignis__replays *replays)
 typedef struct ignis__capture {
     ignis__device *device;
     ignis__replays *replays;     /* of the graph that it becomes */
+    uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4803,6 +4976,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     }
     replays->users = 1;
     capture->replays = replays;
+    capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -5060,6 +5234,502 @@ IGNIS_API void *ignis_stream_current(void)
     return ignis__stream_now(device);
 }
 
+/* --- streams that Ignis makes, events of the caller -------------------------------------------------------------------- */
+
+IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
+{
+    static const char call[] = "ignis_stream_create";
+    void *stream = NULL;
+    int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
+                            (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
+        serial = ignis__stream_adopt(call, device, stream);
+        foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+        if (foreign) {
+            foreign->created = true;
+            ignis__foreign_drop(device, foreign);
+        } else {
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+            stream = NULL;
+        }
+    }
+    ignis__device_leave(&binding);
+    return stream;
+}
+
+/*  Names those that ignis_device_close frees. */
+IGNIS__COLD static void ignis__streams_leaked(const char *call)
+{
+    const ignis__foreign_stream *foreign;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
+            if (foreign->created)
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", foreign->stream, i);
+}
+
+static bool ignis__stream_known(ignis__device *device, const void *stream)
+{
+    const ignis__capture *capture = ignis__capture_on(device);
+    const ignis__foreign_stream *foreign;
+    if (!ignis__atomic_load(&device->opened))
+        return false;
+    if (stream == device->stream || (capture && stream == capture->stream))
+        return true;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    ignis__mutex_unlock(&device->lock);
+    return foreign != NULL;
+}
+
+/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and reported, when
+    there is none. A stream of null becomes the current one. */
+static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
+{
+    ignis__device *device = ignis__device_current_enter(call, binding);
+    int i;
+    if (!device)
+        return NULL;
+    if (!*stream)
+        *stream = ignis__stream_now(device);
+    if (ignis__stream_known(device, *stream))
+        return device;
+    for (i = 0; i < ignis__device_total; i++) {
+        if (ignis__stream_known(&ignis__devices[i], *stream)) {
+            ignis__device_leave(binding);
+            return ignis__device_enter(call, &ignis__devices[i], binding) ? &ignis__devices[i] : NULL;
+        }
+    }
+    if (ignis__stream_adopt(call, device, *stream))
+        return device;
+    ignis__device_leave(binding);
+    return NULL;
+}
+
+/*  Whether a stream is captured, by whatever thread. */
+static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
+{
+    int status = 0;
+    bool ok = !ignis__atomic_load(&device->captures) || !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
+    *captured = status != 0;
+    return ok;
+}
+
+IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
+{
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
+    return false;
+}
+
+/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that waits for the
+    stream is waited for, as its wait would spoil the capture. */
+static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
+{
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    bool joined, ok;
+    if (!ignis__stream_captured(call, device, stream, &joined))
+        return false;
+    if (captured == joined)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    if (joined)
+        return ignis__fail_captured(call, "the stream is captured, and cannot wait for what is outside of the capture");
+    if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
+        return ignis__fail_captured(call,
+                                    "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
+                                    "at the hand of its thread, join a capture");
+    serial = ignis__stream_adopt(call, device, stream);
+    foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+    if (!foreign)
+        return false;
+    ignis__mutex_lock(&foreign->lock);
+    ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
+{
+    static const char call[] = "ignis_stream_query";
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    int error;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!done)
+        return ignis__fail_null(call, "done");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    if (ignis__stream_captured(call, device, stream, &captured)) {
+        error = captured ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuStreamQuery, (stream));
+        *done = error == 0;
+        ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
+                      : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
+{
+    static const char call[] = "ignis_stream_wait";
+    ignis__device *earlier = NULL, *later;
+    ignis__spare_event *spare = NULL;
+    ignis__binding binding;
+    bool captured = false, ok;
+    later = ignis__stream_enter(call, &stream, &binding);
+    if (!later)
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    earlier = ignis__stream_enter(call, &other, &binding);
+    if (!earlier)
+        return ignis__failed();
+    ok = ignis__stream_captured(call, earlier, other, &captured);
+    if (ok && (earlier != later || stream != other))
+        ok = (spare = ignis__event_record(call, earlier, other)) != NULL;
+    ignis__device_leave(&binding);
+    if (!spare || !ignis__device_enter(call, later, &binding)) {
+        if (spare)
+            ignis__event_give(earlier, spare);
+        return ok && !spare ? IGNIS_OK : ignis__failed();
+    }
+    ok = ignis__stream_await(call, later, stream, spare->event, captured);
+    ignis__device_leave(&binding);
+    ignis__event_give(earlier, spare);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+typedef struct ignis__event {
+    ignis__slot slot; /* its lock is held while the event is recorded, or asked */
+    ignis__device *device;
+    void *event;
+    bool recorded;
+    uint64_t capture; /* the serial of the capture in which it was recorded last; 0: it was in none */
+} ignis__event;
+
+static ignis__pool ignis__events = IGNIS__POOL(ignis__event, IGNIS__KIND_EVENT, "event", IGNIS_DIAG_EVENT_FREED);
+
+IGNIS__COLD IGNIS_API ignis_event ignis_event_create(void)
+{
+    static const char call[] = "ignis_event_create";
+    ignis_event handle = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    ignis__event *event = device ? (ignis__event *)ignis__pool_take(call, &ignis__events) : NULL;
+    if (event && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&event->event, IGNIS__CU_EVENT_DEFAULT))) {
+        ignis__pool_give(&ignis__events, event);
+    } else if (event) {
+        event->device = device;
+        event->recorded = false;
+        event->capture = 0;
+        handle.id = ignis__pool_publish(&ignis__events, event);
+    }
+    if (device)
+        ignis__device_leave(&binding);
+    return handle;
+}
+
+static void ignis__event_drop(ignis__event *event)
+{
+    if (ignis__pool_drop(event)) {
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (event->event)); /* after a fault there is nothing more to say */
+        ignis__pool_give(&ignis__events, event);
+    }
+}
+
+/*  The event of a handle, held, and its device entered; null, and reported, when that cannot be. */
+static ignis__event *ignis__event_enter(const char *call, ignis_event handle, ignis__binding *binding)
+{
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    if (event && !ignis__device_enter(call, event->device, binding)) {
+        ignis__event_drop(event);
+        event = NULL;
+    }
+    return event;
+}
+
+static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding *binding, bool ok)
+{
+    ignis__device_leave(binding);
+    ignis__event_drop(event);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY for work that goes on. False: reported. */
+static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
+{
+    if (event->capture)
+        return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
+    *error = IGNIS__CUDA(cuEventQuery, (event->event));
+    return *error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, event->device, "cuEventQuery", *error) == IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_event_record(ignis_event handle, void *stream)
+{
+    static const char call[] = "ignis_event_record";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture;
+    bool captured, ok = false;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    if (device != event->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the event is of device %d, the stream of device %d",
+                    (int)(event->device - ignis__devices), (int)(device - ignis__devices));
+    } else if (ignis__stream_captured(call, device, stream, &captured)) {
+        capture = captured ? ignis__capture_on(device) : NULL;
+        ok = captured == (capture != NULL) || ignis__fail_captured(call, "another thread captures the stream");
+        ignis__mutex_lock(&event->slot.lock);
+        ok = ok && !IGNIS__CUDA_FAILED(call, device, cuEventRecord, (event->event, stream));
+        if (ok) {
+            event->recorded = true;
+            event->capture = capture ? capture->serial : 0;
+        }
+        ignis__mutex_unlock(&event->slot.lock);
+    }
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_query(ignis_event handle, bool *done)
+{
+    static const char call[] = "ignis_event_query";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = done && ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (done)
+        *done = ok && error == 0;
+    else
+        ignis__fail_null(call, "done");
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_wait(ignis_event handle)
+{
+    static const char call[] = "ignis_event_wait";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (ok && error != 0)
+        ok = !IGNIS__CUDA_FAILED(call, event->device, cuEventSynchronize, (event->event));
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms)
+{
+    static const char call[] = "ignis_event_elapsed_ms";
+    ignis_event handles[2];
+    ignis__event *events[2] = {NULL, NULL};
+    ignis__binding bindings[2];
+    float elapsed = 0;
+    int i, error = 0;
+    bool ok = ms != NULL;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!ms)
+        ignis__fail_null(call, "ms");
+    handles[0] = first, handles[1] = last;
+    for (i = 0; ok && i < 2; i++) {
+        events[i] = ignis__event_enter(call, handles[i], &bindings[i]);
+        ok = events[i] != NULL;
+        if (!ok)
+            break;
+        ignis__mutex_lock(&events[i]->slot.lock);
+        ok = ignis__event_ask(call, events[i], &error);
+        if (ok && (error != 0 || !events[i]->recorded)) {
+            ok = false;
+            ignis__fail(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
+                        error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+        }
+        ignis__mutex_unlock(&events[i]->slot.lock);
+    }
+    if (ok && events[0]->device != events[1]->device) {
+        ok = false;
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d", (int)(events[0]->device - ignis__devices),
+                    (int)(events[1]->device - ignis__devices));
+    }
+    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
+    for (i = 1; i >= 0; i--)
+        if (events[i])
+            (void)ignis__event_leave(events[i], &bindings[i], true);
+    if (ok)
+        *ms = (double)elapsed;
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_event_free(ignis_event handle)
+{
+    static const char call[] = "ignis_event_free";
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    bool live;
+    if (!event)
+        return ignis__failed();
+    live = ignis__handle_kill(event);
+    if (!live)
+        ignis__fail_stale(call, &ignis__events, handle.id);
+    ignis__event_drop(event);
+    return live ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__events_close(const char *call)
+{
+    ignis__event *event;
+    uint64_t index = 0;
+    while ((event = (ignis__event *)ignis__pool_next(&ignis__events, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "event of device %d", (int)(event->device - ignis__devices));
+        ignis__handle_kill(event);
+        ignis__event_drop(event);
+    }
+}
+
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
+{
+    static const char call[] = "ignis_stream_wait_event";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture = ignis__capturing();
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&event->slot.lock);
+    if (event->capture && !(capture && capture->serial == event->capture))
+        ok = ignis__fail_captured(call, "the event was recorded in a capture that is over, or another thread's");
+    else
+        ok = !event->recorded || ignis__stream_await(call, device, stream, event->event, event->capture != 0);
+    ignis__mutex_unlock(&event->slot.lock);
+    return ignis__event_leave(event, &binding, ok);
+}
+
+/* --- functions of the program that streams call --------------------------------------------------------------------------- */
+
+typedef struct ignis__callback {
+    void (*fn)(void *user_data);
+    void *user_data;
+    bool captured; /* called at each launch of a graph, which frees it */
+    struct ignis__callback *next;
+} ignis__callback;
+
+/*  Those that are not captured and were not called yet. Nobody calls the driver with the lock held, as the driver's thread takes it. */
+static struct {
+    ignis__mutex lock;
+    ignis__callback *first;
+} ignis__callbacks = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__callback_free(ignis__callback *callback)
+{
+    ignis__callback **link = &ignis__callbacks.first;
+    ignis__mutex_lock(&ignis__callbacks.lock);
+    while (*link != callback)
+        link = &(*link)->next;
+    *link = callback->next;
+    ignis__mutex_unlock(&ignis__callbacks.lock);
+    ignis__free(callback);
+}
+
+static void ignis__callback_drop(const char *call, void *item)
+{
+    (void)call;
+    ignis__free(item);
+}
+
+/*  Runs one, and calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: what it has recorded stays. */
+static void ignis__callback_run(void *context)
+{
+    ignis__callback *callback = (ignis__callback *)context;
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    ignis_status latest = thread->latest;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->called_back = true;
+    callback->fn(callback->user_data);
+    thread->called_back = false;
+    ignis__record_drop(thread);
+    thread->record = before;
+    thread->latest = latest;
+    if (!callback->captured)
+        ignis__callback_free(callback);
+}
+
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data)
+{
+    static const char call[] = "ignis_stream_call";
+    ignis__capture *capture;
+    ignis__callback *callback = NULL;
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    if (!ignis__enter(call))
+        return ignis__failed();
+    if (!fn)
+        return ignis__fail_null(call, "fn");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    capture = ignis__capture_on(device);
+    if (!ignis__stream_captured(call, device, stream, &captured) ||
+        (captured && !capture && !ignis__fail_captured(call, "another thread captures the stream"))) {
+        callback = NULL; /* reported */
+    } else if ((callback = (ignis__callback *)ignis__alloc(sizeof *callback)) == NULL) {
+        ignis__fail_host_memory(call, sizeof *callback);
+    } else {
+        callback->fn = fn;
+        callback->user_data = user_data;
+        callback->captured = captured;
+        if (!captured) {
+            ignis__mutex_lock(&ignis__callbacks.lock);
+            callback->next = ignis__callbacks.first;
+            ignis__callbacks.first = callback;
+            ignis__mutex_unlock(&ignis__callbacks.lock);
+        }
+        if (captured && !ignis__capture_hold(call, capture, callback, NULL, ignis__callback_drop))
+            ignis__free(callback);
+        else
+            ok = !IGNIS__CUDA_FAILED(call, device, cuLaunchHostFunc, (stream, ignis__callback_run, callback));
+        if (!ok && !captured)
+            ignis__callback_free(callback);
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Those that are never called, after a fault. The devices are idle. */
+IGNIS__COLD static void ignis__callbacks_close(void)
+{
+    while (ignis__callbacks.first)
+        ignis__callback_free(ignis__callbacks.first);
+}
+
 IGNIS_API ignis_status ignis_synchronize(void)
 {
     static const char call[] = "ignis_synchronize";
@@ -5111,7 +5781,15 @@ typedef struct ignis__cache_part {
     ignis__block *bins[IGNIS__BINS];
 } ignis__cache_part;
 
+/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+typedef struct ignis__pinned {
+    void *memory;
+    int64_t size;
+    struct ignis__pinned *next;
+} ignis__pinned;
+
 typedef struct ignis__cache {
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody copies through now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
@@ -5658,6 +6336,12 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->spare_blocks = block->above;
         ignis__free(block);
     }
+    while (cache->lent || cache->spare) {
+        ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
+        *list = pinned->next;
+        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* fails with what is known already, if at all */
+        ignis__free(pinned);
+    }
     while (cache->parts) {
         ignis__cache_part *part = cache->parts;
         cache->parts = part->next;
@@ -5722,6 +6406,107 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     if (entered)
         ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
+IGNIS__COLD static ignis__pinned *ignis__pinned_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__pinned *pinned = (ignis__pinned *)ignis__alloc(sizeof *pinned);
+    if (!pinned) {
+        ignis__fail_host_memory(call, sizeof *pinned);
+        return NULL;
+    }
+    pinned->size = size;
+    pinned->memory = ignis__pinned_take(call, device, size);
+    if (pinned->memory)
+        return pinned;
+    ignis__free(pinned);
+    return NULL;
+}
+
+static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, ignis__pinned *pinned)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__mutex_lock(&cache->lock);
+    pinned->next = *list;
+    *list = pinned;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+/*  A piece to copy through, of IGNIS__PIECE bytes. ignis__pinned_keep among the spare ones gives it back. */
+#define IGNIS__PIECE ((int64_t)1 << 20)
+static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__pinned *piece;
+    ignis__mutex_lock(&cache->lock);
+    piece = cache->spare;
+    if (piece)
+        cache->spare = piece->next;
+    ignis__mutex_unlock(&cache->lock);
+    return piece ? piece : ignis__pinned_make(call, device, IGNIS__PIECE);
+}
+
+IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
+{
+    static const char call[] = "ignis_host_alloc";
+    ignis__pinned *pinned;
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return NULL;
+    if (size < 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 1", (long long)size);
+        return NULL;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    pinned = ignis__pinned_make(call, device, size);
+    ignis__device_leave(&binding);
+    if (!pinned)
+        return NULL;
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].lent, pinned);
+    return pinned->memory;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
+{
+    static const char call[] = "ignis_host_free";
+    ignis__pinned *pinned = NULL, **link;
+    ignis_status status;
+    int i;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!memory)
+        return IGNIS_OK;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
+    for (i = 0; !pinned && i < ignis__device_total; i++) {
+        ignis__cache *cache = &ignis__caches[i];
+        ignis__mutex_lock(&cache->lock);
+        for (link = &cache->lent; *link && (*link)->memory != memory; link = &(*link)->next)
+            ;
+        pinned = *link;
+        if (pinned)
+            *link = pinned->next;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    if (!pinned)
+        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
+    status = ignis__pinned_give(call, &ignis__devices[i - 1], memory, pinned->size);
+    ignis__free(pinned);
+    return status;
+}
+
+IGNIS__COLD static void ignis__pinned_leaked(const char *call)
+{
+    const ignis__pinned *pinned;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
+                               (long long)pinned->size);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
@@ -7201,6 +7986,207 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
     return ignis__array_end(call, array, ok);
 }
 
+/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+
+/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+typedef struct ignis__transfer_part {
+    void *to;
+    const void *from;
+    ignis_dtype to_dtype, from_dtype;
+    int64_t count;
+} ignis__transfer_part;
+
+typedef struct ignis__ticket {
+    ignis__slot slot;
+    ignis__device *device;
+    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pinned *piece;        /* null: none is needed */
+    ignis__transfer_part *parts; /* what the driver's thread has to do */
+} ignis__ticket;
+
+static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+
+/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
+{
+    ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take(call, &ignis__tickets);
+    if (ticket) {
+        ticket->device = device;
+        ticket->done = NULL;
+        ticket->piece = NULL;
+        ticket->parts = NULL;
+    }
+    return ticket;
+}
+
+/*  Takes a ticket apart whose work is through. */
+static void ignis__ticket_destroy(ignis__ticket *ticket)
+{
+    if (ticket->done)
+        ignis__event_give(ticket->device, ticket->done);
+    if (ticket->piece)
+        ignis__pinned_keep(ticket->device, &ignis__caches[ticket->device - ignis__devices].spare, ticket->piece);
+    ignis__free(ticket->parts);
+    ignis__pool_give(&ignis__tickets, ticket);
+}
+
+static void ignis__ticket_drop(ignis__ticket *ticket)
+{
+    if (ignis__pool_drop(ticket))
+        ignis__ticket_destroy(ticket);
+}
+
+static void ignis__transfer_part_run(void *context)
+{
+    const ignis__transfer_part *part = (const ignis__transfer_part *)context;
+    if (part->to_dtype == part->from_dtype)
+        memcpy(part->to, part->from, (size_t)(part->count * ignis__dtypes[part->to_dtype].size));
+    else
+        ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
+}
+
+/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
+{
+    int first, last, ordinal;
+    bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
+              ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
+    *direct = ok && first != 0 && last != 0;
+    return ok;
+}
+
+/*  Queues a transfer of an array that has elements; out or data is null. */
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
+                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+{
+    int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
+    ignis__transfer_part *part;
+    bool direct = false, ok = true;
+    if (dtype == array_dtype && !ignis__transfer_direct(work, out ? out : data, count * size, &direct))
+        return false;
+    if (direct && out)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (out, address, (size_t)(count * size), work->stream));
+    if (direct)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (address, data, (size_t)(count * size), work->stream));
+    ticket->parts = (ignis__transfer_part *)ignis__alloc((size_t)((count + step - 1) / step) * sizeof *part);
+    if (!ticket->parts) {
+        ignis__fail_host_memory(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+        return false;
+    }
+    ticket->piece = ignis__piece_take(work->call, work->device);
+    ok = ticket->piece != NULL;
+    for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
+        ignis__address at = address + (uint64_t)(done * size);
+        void *piece = ticket->piece->memory;
+        part->count = count - done < step ? count - done : step;
+        part->to = out ? (char *)out + done * ignis__dtypes[dtype].size : (char *)piece;
+        part->from = out ? (const char *)piece : (const char *)data + done * ignis__dtypes[dtype].size;
+        part->to_dtype = out ? dtype : array_dtype;
+        part->from_dtype = out ? array_dtype : dtype;
+        ok = (!out || !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2,
+                                          (piece, at, (size_t)(part->count * size), work->stream))) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             (out ||
+              !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (at, piece, (size_t)(part->count * size), work->stream)));
+    }
+    return ok;
+}
+
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
+                                                      int64_t count, bool to_host)
+{
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
+    ignis__ticket *ticket = NULL;
+    ignis__address address = 0;
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         !ignis__capture_refuses(call) &&
+         (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
+         (ticket = ignis__ticket_make(call, work.device)) != NULL;
+    if (ok && count > 0) {
+        ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
+             (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
+        if (!ok)
+            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+    }
+    if (ok)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else if (ticket)
+        ignis__ticket_destroy(ticket);
+    ignis__array_work_end(&work, array, ok);
+    return result;
+}
+
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
+}
+
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
+}
+
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
+{
+    static const char call[] = "ignis_ticket_query";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    ignis__binding binding;
+    bool ok = done != NULL;
+    if (!ticket)
+        return ignis__failed();
+    if (!done) {
+        ignis__fail_null(call, "done");
+    } else {
+        *done = true;
+        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+            *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Waits for the work of a held ticket, and ends the ticket and the hold. */
+static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket)
+{
+    ignis__binding binding;
+    bool ok = true;
+    if (ticket->done && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+        ok = !IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event));
+        if (!ok)
+            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+        ignis__device_leave(&binding);
+    }
+    ignis__handle_kill(ticket);
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
+{
+    static const char call[] = "ignis_ticket_wait";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
+}
+
+/*  Tickets that nobody has waited for. */
+IGNIS__COLD static void ignis__tickets_close(const char *call)
+{
+    ignis__ticket *ticket;
+    uint64_t index = 0;
+    while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", (int)(ticket->device - ignis__devices));
+        (void)ignis__ticket_finish(call, ticket);
+    }
+}
+
 /*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
 static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
 {
@@ -7561,10 +8547,11 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
+/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. */
+IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created)
 {
-    static const char call[] = "ignis_stream_forget";
     ignis_status status = IGNIS_OK;
+    bool found = !created;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -7583,10 +8570,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
         for (link = &device->foreign; *link && (*link)->stream != stream; link = &(*link)->next)
             ;
         foreign = *link;
-        if (foreign)
+        found = foreign ? foreign->created == created : found;
+        if (foreign && found)
             *link = foreign->next;
         ignis__mutex_unlock(&device->lock);
-        if (!foreign)
+        if (!foreign || !found)
             continue;
         ignis__atomic_add(&ignis__stream_forgets, 1);
         entered = ignis__device_enter(call, device, &binding);
@@ -7606,6 +8594,21 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
             ignis__device_leave(&binding);
         }
     }
+    if (found)
+        return status;
+    return ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                       created ? "stream %p is none of ignis_stream_create, or was freed already"
+                               : "stream %p is one of ignis_stream_create: free it with ignis_stream_free",
+                       stream);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream) { return ignis__stream_forget("ignis_stream_forget", stream, false); }
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
+{
+    ignis_status status = ignis__stream_forget("ignis_stream_free", stream, true);
+    if (status != IGNIS_ERROR_ARGUMENT && status != IGNIS_ERROR_NOT_SETUP && status != IGNIS_ERROR_UNSUPPORTED)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream)); /* it is this thread's alone, whatever its work ended with */
     return status;
 }
 
@@ -9016,6 +10019,47 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
             info->from_cache = code->module.from_cache;
         }
         ignis__device_leave(&binding);
+    }
+    ignis__kernel_drop(call, kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel *kernel, const char *name, const void *data, int64_t size)
+{
+    ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
+    ignis__address address = 0;
+    size_t bytes = 0;
+    int error = code ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    if (!code)
+        return false;
+    if (error == IGNIS__CU_NOT_FOUND)
+        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
+                    kernel->program.entry, name);
+    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
+                    (long long)size);
+    else if (error == 0)
+        return ignis__copy_from_host(work, address, data, size);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel handle, const char *name, const void *data, int64_t size)
+{
+    static const char call[] = "ignis_kernel_set_symbol";
+    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__device *device;
+    ignis__work work;
+    bool ok = kernel && name && data;
+    if (!kernel)
+        return ignis__failed();
+    if (!ok)
+        ignis__fail_null(call, name ? "data" : "name");
+    if (ok && !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        ignis__work_begin(call, device, &work)) {
+        ok = ignis__symbol_set(&work, kernel, name, data, size);
+        ignis__work_end(&work);
+    } else {
+        ok = false;
     }
     ignis__kernel_drop(call, kernel);
     return ok ? IGNIS_OK : ignis__failed();
@@ -22840,9 +23884,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     ignis_desc defaults;
     ignis_status status;
     memset(&defaults, 0, sizeof defaults);
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
     ignis__mutex_lock(&ignis__setup_lock);
     if (ignis__atomic_load(&ignis__global.ready)) {
@@ -22889,9 +23933,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__record before = ignis__this_thread.record;
     ignis_status status;
     int i;
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
@@ -22914,7 +23958,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
+    ignis__tickets_close(call);
     ignis__kernels_close(call);
+    ignis__events_close(call);
+    ignis__streams_leaked(call);
+    ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
@@ -22934,6 +23982,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     }
     ignis__formulas_close(NULL);
     ignis__images_close();
+    ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();
 #endif

@@ -20,29 +20,29 @@
         collective.cuh             331 lines   15709 bytes
         elementwise.cu              71 lines    2947 bytes
         embedding.cu               187 lines    8458 bytes
-        gather.cu                  157 lines    6779 bytes
+        gather.cu                  158 lines    6811 bytes
         gemm.cu                    241 lines   10159 bytes
         gemm.cuh                   195 lines    9169 bytes
         gemm_hopper.cu             457 lines   21112 bytes
         gemm_mma.cu                218 lines    9809 bytes
         hopper.cuh                 375 lines   22848 bytes
-        map.cuh                    162 lines    7067 bytes
+        map.cuh                    163 lines    7099 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    187 lines   11102 bytes
         norm.cuh                   173 lines    7450 bytes
         norm_add.cu                 30 lines    2595 bytes
         norm_odd.cu                427 lines   19035 bytes
         optim.cu                   259 lines   11052 bytes
-        pattern.cu                  93 lines    3701 bytes
+        pattern.cu                  94 lines    3733 bytes
         pointwise.cu                55 lines    2837 bytes
         random.cu                  148 lines    6695 bytes
         reduce.cu                  197 lines    9838 bytes
         rope.cu                    107 lines    5439 bytes
-        scan.cu                    172 lines    7190 bytes
+        scan.cu                    173 lines    7222 bytes
         shape.cu                   202 lines    9826 bytes
         softmax.cu                 681 lines   31212 bytes
-        sort.cu                    369 lines   16510 bytes
-        strided.cuh                 34 lines    1480 bytes
+        sort.cu                    370 lines   16542 bytes
+        strided.cuh                 35 lines    1512 bytes
 */
 #include <stdint.h>
 
@@ -5236,6 +5236,7 @@ static const char *const ignis__lines_embedding_cu[] = {
 };
 
 static const char *const ignis__lines_gather_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  gather.cu - elements by index along one dimension, and sums of elements by index",
     "",
     "        gather      out[i] = src[.., id(i), ..]",
@@ -6897,6 +6898,7 @@ static const char *const ignis__lines_hopper_cuh[] = {
 };
 
 static const char *const ignis__lines_map_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h",
     "",
     "    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the",
@@ -8246,6 +8248,7 @@ static const char *const ignis__lines_optim_cu[] = {
 };
 
 static const char *const ignis__lines_pattern_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  pattern.cu - arrays whose elements follow from their places: lines, diagonals, triangles, one-hot rows",
     "",
     "    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, and do TILE elements each.",
@@ -8861,6 +8864,7 @@ static const char *const ignis__lines_rope_cu[] = {
 };
 
 static const char *const ignis__lines_scan_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  scan.cu - sums of all elements up to each one, along one dimension",
     "",
     "        dst[outer, i, inner] = the sum of src[outer, j, inner] over all j <= i, or over all j >= i if reverse",
@@ -9925,6 +9929,7 @@ static const char *const ignis__lines_softmax_cu[] = {
 };
 
 static const char *const ignis__lines_sort_cu[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  sort.cu - rows in order, stable, with the positions that their elements come from",
     "",
     "    Elements become keys: unsigned numbers in the same order, NaN above all others, both zeros the same; for a descending order, their",
@@ -10297,6 +10302,7 @@ static const char *const ignis__lines_sort_cu[] = {
 };
 
 static const char *const ignis__lines_strided_cuh[] = {
+    "// SPDX-License-Identifier: MIT",
     "/*  strided.cuh - two arrays walked over together, each by strides of its own */",
     "#ifndef IGNIS_STRIDED_CUH",
     "#define IGNIS_STRIDED_CUH",
@@ -10352,29 +10358,29 @@ static const ignis__source ignis__sources[] = {
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
     {"elementwise.cu", 0xcc28af4d996e49f2ULL, ignis__lines_elementwise_cu, 71},
     {"embedding.cu", 0xa555588f282c38aaULL, ignis__lines_embedding_cu, 187},
-    {"gather.cu", 0x1546a60924bff740ULL, ignis__lines_gather_cu, 157},
+    {"gather.cu", 0xd1ddc97a559fac8dULL, ignis__lines_gather_cu, 158},
     {"gemm.cu", 0xd14ad2bf97fdf6e7ULL, ignis__lines_gemm_cu, 241},
     {"gemm.cuh", 0x058c15e40a22460aULL, ignis__lines_gemm_cuh, 195},
     {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
     {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
-    {"map.cuh", 0xb76c00e64bb52711ULL, ignis__lines_map_cuh, 162},
+    {"map.cuh", 0x58e73366fbd2801cULL, ignis__lines_map_cuh, 163},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0xa884e7ab48995c5dULL, ignis__lines_norm_cu, 187},
     {"norm.cuh", 0xe1532b48e2891c4fULL, ignis__lines_norm_cuh, 173},
     {"norm_add.cu", 0x240d95c616732028ULL, ignis__lines_norm_add_cu, 30},
     {"norm_odd.cu", 0x11baeecfa570c1bdULL, ignis__lines_norm_odd_cu, 427},
     {"optim.cu", 0x8f97df14b91e9383ULL, ignis__lines_optim_cu, 259},
-    {"pattern.cu", 0x554845410c69c527ULL, ignis__lines_pattern_cu, 93},
+    {"pattern.cu", 0x51a75ef73cd3f136ULL, ignis__lines_pattern_cu, 94},
     {"pointwise.cu", 0xe7ff004d0c1b2906ULL, ignis__lines_pointwise_cu, 55},
     {"random.cu", 0x0791f3b055b13b06ULL, ignis__lines_random_cu, 148},
     {"reduce.cu", 0xd99c30b576bc8143ULL, ignis__lines_reduce_cu, 197},
     {"rope.cu", 0x603ce234cc7b0dbfULL, ignis__lines_rope_cu, 107},
-    {"scan.cu", 0x36c75cabad92ab08ULL, ignis__lines_scan_cu, 172},
+    {"scan.cu", 0x5994c8522a3918ebULL, ignis__lines_scan_cu, 173},
     {"shape.cu", 0x5264dce896e5d9c2ULL, ignis__lines_shape_cu, 202},
     {"softmax.cu", 0x7653c6626529fe24ULL, ignis__lines_softmax_cu, 681},
-    {"sort.cu", 0x19b03b0e6474f25cULL, ignis__lines_sort_cu, 369},
-    {"strided.cuh", 0xe5f60ab8c044580aULL, ignis__lines_strided_cuh, 34},
+    {"sort.cu", 0x1e744a1b9c3b4537ULL, ignis__lines_sort_cu, 370},
+    {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h
 
     Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_map.c - formulas: values, gradients, broadcasting, dtypes, arrays, errors
 
     Each formula of the table is compared with the same expression in C, in double; its gradients in f64 with finite differences, and in bf16
