@@ -536,7 +536,7 @@ typedef enum ignis_status {
     X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
     X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
     X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
-    X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                              \
+    X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")
 
 typedef enum ignis_diagnostic {
