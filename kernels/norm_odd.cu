@@ -26,8 +26,6 @@
 #define BLOCK_THREADS 512 /* the most that a block of _block may have */
 #define WARPS 4           /* in one of _few or _warp */
 
-template <typename Team, int packs> using row_of = ignis_row<T, Team, PACK, false, packs>;
-
 /* >>flight ------------------------------------------------------------------------------------------------------ */
 
 /*  This thread's place number i. */
@@ -37,29 +35,23 @@ __device__ inline uint4 *place(int i)
     return memory + i * (int)blockDim.x + threadIdx.x;
 }
 
-/*  Starts to bring this thread's packs of a row, which begins at from, to its places first, first + 1, ... */
-template <typename Row> __device__ inline void fetch(const Row &row, const T *from, int first)
+/*  What was started before this call is a group; all but the youngest so many groups are there afterwards. */
+__device__ inline void fetched()
 {
-#pragma unroll
-    for (int p = 0; p < Row::packs; p++)
-        if (row.column(0, p) < row.end) {
 #if __CUDA_ARCH__ >= 800
-            ignis_ptx_cp_async((uint32_t)__cvta_generic_to_shared(place(first + p)), from + row.column(0, p), 16);
-#else
-            *place(first + p) = *(const uint4 *)(from + row.column(0, p));
+    ignis_ptx_cp_async_commit();
 #endif
-        }
 }
-
-template <typename Row> __device__ inline void take(const Row &row, typename Row::Batch &batch, int first)
+template <int pending> __device__ inline void arrive()
 {
-#pragma unroll
-    for (int p = 0; p < Row::packs; p++)
-        if (row.column(0, p) < row.end)
-            batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));
+#if __CUDA_ARCH__ >= 800
+    ignis_ptx_cp_async_wait<pending>();
+#endif
 }
 
-/*  A batch that stays in its places until get is called for a pack, so that it takes no registers. */
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  A batch in places, out of which get takes a pack when it is used, so that it needs no registers. */
 template <int packs> struct placed {
     struct {
         int at;
@@ -78,34 +70,101 @@ template <int packs> struct placed {
     }
 };
 
-/*  What was started before this call is a group; all but the youngest so many groups are there afterwards. */
-__device__ inline void fetched()
-{
-#if __CUDA_ARCH__ >= 800
-    ignis_ptx_cp_async_commit();
-#endif
-}
-template <int pending> __device__ inline void arrive()
-{
-#if __CUDA_ARCH__ >= 800
-    ignis_ptx_cp_async_wait<pending>();
-#endif
-}
+/*  A pack of a batch, or its extra element. */
+struct in_pack {
+    int p;
+    template <typename Batch> __device__ auto &of(Batch &batch) const { return batch.at[p]; }
+};
+struct in_extra {
+    template <typename Batch> __device__ auto &of(Batch &batch) const { return batch.extra; }
+};
 
-/*  This thread's columns of w or b, wherever that begins. */
-template <typename Row> __device__ inline void place_columns(const Row &row, placed<Row::packs> &batch, const T *from)
+/*  What a thread has of the rows of its team, and the rows that are left, of which the next one begins at element at. */
+template <typename Team, int packs> struct share_of {
+    const ignis_row<T, Team, PACK, false, packs> row;
+    const bool extras;            /* whether any thread has an extra element */
+    const long long step, stride; /* from row to row, and from its elements to those */
+    long long r, at;
+    int left;
+
+    __device__ share_of(const T *x, long long rows, long long n)
+        : row(x + Team::first() * n, n), extras(row.begin > 0 || row.end < n), step(Team::count()), stride(step * n), r(Team::first()),
+          at(r * n), left(r < rows ? (int)((rows - r + step - 1) / step) : 0)
+    {
+    }
+    __device__ void advance(int count)
+    {
+        r += count * step;
+        at += count * stride;
+        left -= count;
+    }
+
+    /*  f(in_pack or in_extra, column, whether this thread has it) for all that any thread of the team has; one after the other in long rows,
+        as there are no registers for more at a time. */
+    template <typename F> __device__ void each(F f) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.begin + p * Team::size() * PACK < row.end) {
+                f(in_pack{p}, row.column(0, p), row.column(0, p) < row.end);
+                if (packs > 1)
+                    __syncwarp();
+            }
+        if (extras)
+            f(in_extra{}, row.extra, row.extra >= 0);
+    }
+
+    /*  Starts to bring the packs of a row of this array to places first, first + 1, ... */
+    __device__ void fetch(const T *from, int first) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) < row.end) {
+#if __CUDA_ARCH__ >= 800
+                ignis_ptx_cp_async((uint32_t)__cvta_generic_to_shared(place(first + p)), from + row.column(0, p), 16);
+#else
+                *place(first + p) = *(const uint4 *)(from + row.column(0, p));
+#endif
+            }
+    }
+
+    /*  What a thread does not have is 0 in its places, for good. */
+    __device__ void clear(int first) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) >= row.end)
+                *place(first + p) = make_uint4(0, 0, 0, 0);
+    }
+    __device__ ignis_pack<T, 1> extra_of(const T *from) const
+    {
+        ignis_pack<T, 1> pack;
+        pack[0] = row.extra >= 0 ? from[row.extra] : T(0.0f);
+        return pack;
+    }
+
+    /*  This thread's columns of w or b, wherever that begins. */
+    __device__ void columns(placed<packs> &batch, const T *from) const
+    {
+        clear(batch.at[0].at);
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) < row.end) {
+                ignis_pack<T, PACK> pack;
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    pack[i] = from[row.column(0, p) + i];
+                *place(batch.at[p].at) = ignis_word(pack);
+            }
+        batch.extra.pack = extra_of(from);
+    }
+};
+
+template <int packs> __device__ inline void take(ignis_batch<T, PACK, packs> &batch, int first)
 {
 #pragma unroll
-    for (int p = 0; p < Row::packs; p++)
-        if (row.column(0, p) < row.end) {
-            ignis_pack<T, PACK> pack;
-#pragma unroll
-            for (int i = 0; i < PACK; i++)
-                pack[i] = from[row.column(0, p) + i];
-            *place(batch.at[p].at) = ignis_word(pack);
-        }
-    if (row.extra >= 0)
-        batch.extra.pack[0] = from[row.extra];
+    for (int p = 0; p < packs; p++)
+        batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));
 }
 
 /*  Several sums at the price of one wait. turn: 0 or 1, the other one at each call. */
@@ -140,115 +199,120 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
                              T *sum, const T *other)
 {
     constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT; /* places */
-    const long long first = Team::first(), step = Team::count();
-    const row_of<Team, packs> row(x + first * n, n);
-    const Wide share = Wide(1) / Wide(n);
+    share_of<Team, packs> share(x, rows, n);
+    const Wide over_n = Wide(1) / Wide(n);
     placed<packs> ws(0), bs(packs);
     ignis_batch<T, PACK, packs> xs[count];
-    ignis_pack<T, 1> next_extras[count], next_others[count];
+    ignis_pack<T, 1> next_xs[count], next_others[count];
     int turn = 0;
-    const auto fetch_rows = [&](long long r) {
+    const auto fetch_rows = [&](int ahead) {
 #pragma unroll
-        for (int j = 0; j < count; j++) {
-            const long long at = (r + j * step) * n;
-            if (r + j * step >= rows)
-                continue;
-            fetch(row, x + at, of_x + j * packs);
-            if (row.extra >= 0)
-                next_extras[j][0] = x[at + row.extra];
-            if (other) {
-                fetch(row, other + at, of_other + j * packs);
-                if (row.extra >= 0)
-                    next_others[j][0] = other[at + row.extra];
+        for (int j = 0; j < count; j++)
+            if (ahead + j < share.left) {
+                const long long at = share.at + (ahead + j) * share.stride;
+                share.fetch(x + at, of_x + j * packs);
+                if (share.extras)
+                    next_xs[j] = share.extra_of(x + at);
+                if (other) {
+                    share.fetch(other + at, of_other + j * packs);
+                    if (share.extras)
+                        next_others[j] = share.extra_of(other + at);
+                }
             }
-        }
         fetched();
     };
 
-    fetch_rows(first);
-    place_columns(row, ws, w);
+    fetch_rows(0);
+    share.columns(ws, w);
     if constexpr (!rms)
-        place_columns(row, bs, b);
-    for (long long r = first; r < rows; r += count * step) {
-        Wide sums[count] = {}, mean[count] = {}, rstd[count];
+        share.columns(bs, b);
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        share.clear(of_x + j * packs);
+        if (other)
+            share.clear(of_other + j * packs);
+    }
+    for (; share.left > 0; share.advance(count)) {
+        Wide sums[count] = {}, mean[count] = {};
         arrive<0>();
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            take(row, xs[j], of_x + j * packs);
-            xs[j].extra = next_extras[j];
-            if (other && r + j * step < rows) {
+            take(xs[j], of_x + j * packs);
+            xs[j].extra = next_xs[j];
+            if (other && j < share.left) {
                 placed<packs> others(of_other + j * packs);
                 others.extra.pack = next_others[j];
-                row.each(
-                    0,
-                    [&](int column, auto &x, auto &other_x) {
-                        const auto other = other_x.get();
-                        Wide values[ignis_pack_count<decltype(x)>];
+                share.each([&](auto part, int column, bool has) {
+                    auto &x = part.of(xs[j]);
+                    const auto other = part.of(others).get();
+                    Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
-                        for (int i = 0; i < x.count; i++)
-                            values[i] = Wide(x[i]) + Wide(other[i]);
-                        x = ignis_pack_round<T>(values);
-                        ignis_store(sum + (r + j * step) * n + column, x);
-                    },
-                    xs[j], others);
+                    for (int i = 0; i < x.count; i++)
+                        values[i] = ignis_wide_at(x, i) + ignis_wide_at(other, i);
+                    x = ignis_pack_round<T>(values);
+                    if (has)
+                        ignis_store(sum + share.at + j * share.stride + column, x);
+                });
             }
         }
-        fetch_rows(r + count * step);
+        fetch_rows(count);
+        share.each([&](auto part, int, bool) {
 #pragma unroll
-        for (int j = 0; j < count; j++)
-            if (r + j * step < rows)
-                row.each(
-                    0,
-                    [&](int, auto &x) {
+            for (int j = 0; j < count; j++) {
+                auto &x = part.of(xs[j]);
+                if (j < share.left)
 #pragma unroll
-                        for (int i = 0; i < x.count; i++)
-                            sums[j] += rms ? ignis_wide_at(x, i) * ignis_wide_at(x, i) : ignis_wide_at(x, i);
-                    },
-                    xs[j]);
+                    for (int i = 0; i < x.count; i++)
+                        sums[j] += rms ? ignis_wide_at(x, i) * ignis_wide_at(x, i) : ignis_wide_at(x, i);
+            }
+        });
         sum_all<Team>(sums, turn);
         if constexpr (!rms) {
 #pragma unroll
             for (int j = 0; j < count; j++) {
-                mean[j] = sums[j] * share;
+                mean[j] = sums[j] * over_n;
                 sums[j] = 0;
-                if (r + j * step < rows)
-                    row.each(
-                        0,
-                        [&](int, auto &x) {
-#pragma unroll
-                            for (int i = 0; i < x.count; i++)
-                                sums[j] += (ignis_wide_at(x, i) - mean[j]) * (ignis_wide_at(x, i) - mean[j]);
-                        },
-                        xs[j]);
             }
+            share.each([&](auto part, int, bool has) {
+#pragma unroll
+                for (int j = 0; j < count; j++) {
+                    auto &x = part.of(xs[j]);
+                    const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 is what the thread does not have */
+                    if (j < share.left)
+#pragma unroll
+                        for (int i = 0; i < x.count; i++)
+                            sums[j] += (ignis_wide_at(x, i) - from) * (ignis_wide_at(x, i) - from);
+                }
+            });
             sum_all<Team>(sums, turn);
         }
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            const long long at = r + j * step;
-            if (at >= rows)
-                continue;
-            rstd[j] = rsqrt(sums[j] * share + eps);
-            if (Team::thread() == 0) {
-                rstds[at] = rstd[j];
+            sums[j] = rsqrt(sums[j] * over_n + eps);
+            if (Team::thread() == 0 && j < share.left) {
+                rstds[share.r + j * share.step] = sums[j];
                 if (!rms)
-                    means[at] = mean[j];
+                    means[share.r + j * share.step] = mean[j];
             }
-            row.each(
-                0,
-                [&](int column, auto &x, auto &its_w, auto &its_b) {
-                    const auto w = its_w.get();
+        }
+        share.each([&](auto part, int column, bool has) {
+            const auto w = part.of(ws).get();
+            const auto b = part.of(rms ? ws : bs).get();
+#pragma unroll
+            for (int j = 0; j < count; j++)
+                if (j < share.left) {
+                    auto &x = part.of(xs[j]);
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
-                        values[i] = (ignis_wide_at(x, i) - mean[j]) * rstd[j] * ignis_wide_at(w, i);
-                        if constexpr (!rms)
-                            values[i] += ignis_wide_at(its_b.get(), i);
+                        values[i] = (ignis_wide_at(x, i) - mean[j]) * sums[j] * ignis_wide_at(w, i);
+                        if (!rms)
+                            values[i] += ignis_wide_at(b, i);
                     }
-                    ignis_store(y + at * n + column, ignis_pack_round<T>(values));
-                },
-                xs[j], ws, bs);
-        }
+                    if (has)
+                        ignis_store(y + share.at + j * share.stride + column, ignis_pack_round<T>(values));
+                }
+        });
     }
 }
 
@@ -260,9 +324,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                               const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)
 {
     constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */
-    const long long first = Team::first(), step = Team::count();
-    const row_of<Team, packs> row(x + first * n, n);
-    const Wide share = Wide(1) / Wide(n);
+    share_of<Team, packs> share(x, rows, n);
+    const Wide over_n = Wide(1) / Wide(n);
     const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */
     placed<packs> ws(0);
     ignis_batch<T, PACK, packs> xs[count], gs[count];
@@ -270,44 +333,47 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     ignis_pack<T, 1> next_xs[count], next_gs[count], next_befores[count];
     Wide next_mean = 0, next_rstd = 0;
     int turn = 0;
-    const auto fetch_rows = [&](long long r) {
+    const auto fetch_rows = [&](int ahead) {
 #pragma unroll
-        for (int j = 0; j < count; j++) {
-            const long long at = (r + j * step) * n;
-            if (r + j * step >= rows)
-                continue;
-            fetch(row, x + at, of_x + j * packs);
-            fetch(row, dy + at, of_dy + j * packs);
-            if (row.extra >= 0) {
-                next_xs[j][0] = x[at + row.extra];
-                next_gs[j][0] = dy[at + row.extra];
+        for (int j = 0; j < count; j++)
+            if (ahead + j < share.left) {
+                const long long at = share.at + (ahead + j) * share.stride;
+                share.fetch(x + at, of_x + j * packs);
+                share.fetch(dy + at, of_dy + j * packs);
+                if (share.extras) {
+                    next_xs[j] = share.extra_of(x + at);
+                    next_gs[j] = share.extra_of(dy + at);
+                }
             }
-        }
-        if (r + mine * step < rows) {
-            next_rstd = rstds[r + mine * step];
+        if (ahead + mine < share.left) {
+            next_rstd = rstds[share.r + (ahead + mine) * share.step];
             if (!rms)
-                next_mean = means[r + mine * step];
+                next_mean = means[share.r + (ahead + mine) * share.step];
         }
         fetched();
     };
-    const auto fetch_before = [&](long long r) {
+    const auto fetch_before = [&](int ahead) {
         if (before)
 #pragma unroll
-            for (int j = 0; j < count; j++) {
-                const long long at = (r + j * step) * n;
-                if (r + j * step >= rows)
-                    continue;
-                fetch(row, before + at, of_before + j * packs);
-                if (row.extra >= 0)
-                    next_befores[j][0] = before[at + row.extra];
-            }
+            for (int j = 0; j < count; j++)
+                if (ahead + j < share.left) {
+                    const T *const from = before + share.at + (ahead + j) * share.stride;
+                    share.fetch(from, of_before + j * packs);
+                    if (share.extras)
+                        next_befores[j] = share.extra_of(from);
+                }
         fetched();
     };
 
-    fetch_rows(first);
-    fetch_before(first);
-    place_columns(row, ws, w);
-    row.each(
+    fetch_rows(0);
+    fetch_before(0);
+    share.columns(ws, w);
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        share.clear(of_x + j * packs);
+        share.clear(of_dy + j * packs);
+    }
+    share.row.each(
         0,
         [&](int, auto &dw, auto &db) {
 #pragma unroll
@@ -315,71 +381,68 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                 dw[i] = db[i] = 0;
         },
         dws, dbs);
-    for (long long r = first; r < rows; r += count * step) {
+    for (; share.left > 0; share.advance(count)) {
         Wide sums[rms ? count : 2 * count] = {}, mean[count] = {}, rstd[count];
         arrive<1>();
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            take(row, xs[j], of_x + j * packs);
-            take(row, gs[j], of_dy + j * packs);
+            take(xs[j], of_x + j * packs);
+            take(gs[j], of_dy + j * packs);
             xs[j].extra = next_xs[j];
             gs[j].extra = next_gs[j];
             rstd[j] = __shfl_sync(0xffffffff, next_rstd, j);
             if constexpr (!rms)
                 mean[j] = __shfl_sync(0xffffffff, next_mean, j);
         }
-        fetch_rows(r + count * step);
+        fetch_rows(count);
+        share.each([&](auto part, int, bool) {
+            const auto w = part.of(ws).get();
+            auto &dw = part.of(dws), &db = part.of(dbs);
 #pragma unroll
-        for (int j = 0; j < count; j++)
-            if (r + j * step < rows)
-                row.each(
-                    0,
-                    [&](int, auto &x, auto &grad, auto &its_w, auto &dw, auto &db) {
-                        const auto w = its_w.get();
-#pragma unroll
-                        for (int i = 0; i < x.count; i++) {
-                            const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j],
-                                       g = dy * ignis_wide_at(w, i);
-                            sums[j] += g * h;
-                            dw[i] += dy * h;
-                            if constexpr (!rms) {
-                                sums[count + j] += g;
-                                db[i] += dy;
-                            }
-                        }
-                    },
-                    xs[j], gs[j], ws, dws, dbs);
-        sum_all<Team>(sums, turn);
-        arrive<1>();
-#pragma unroll
-        for (int j = 0; j < count; j++) {
-            const long long at = r + j * step;
-            if (at >= rows)
-                continue;
-            const Wide slope = -sums[j] * share * rstd[j] * rstd[j], shift = rms ? Wide(0) : -sums[rms ? j : count + j] * share * rstd[j];
-            placed<packs> befores(of_before + j * packs);
-            befores.extra.pack = next_befores[j];
-            row.each(
-                0,
-                [&](int column, auto &x, auto &grad, auto &its_w, auto &its_before) {
-                    const auto w = its_w.get();
-                    Wide values[ignis_pack_count<decltype(x)>];
+            for (int j = 0; j < count; j++)
+                if (j < share.left) {
+                    auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
-                        values[i] =
-                            rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + (slope * (ignis_wide_at(x, i) - mean[j]) + shift);
+                        const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j], g = dy * ignis_wide_at(w, i);
+                        sums[j] += g * h;
+                        dw[i] += dy * h;
+                        if constexpr (!rms) {
+                            sums[count + j] += g;
+                            db[i] += dy;
+                        }
                     }
+                }
+        });
+        sum_all<Team>(sums, turn);
+        arrive<1>();
+        share.each([&](auto part, int column, bool has) {
+            const auto w = part.of(ws).get();
+#pragma unroll
+            for (int j = 0; j < count; j++)
+                if (j < share.left) {
+                    auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
+                    /* x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand */
+                    const Wide slope = -sums[j] * over_n * rstd[j] * rstd[j], from = ignis_is_half<T> ? Wide(0) : mean[j];
+                    const Wide rest = (from - mean[j]) * slope - (rms ? Wide(0) : sums[rms ? j : count + j] * over_n * rstd[j]);
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++)
+                        values[i] =
+                            rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + ((ignis_wide_at(x, i) - from) * slope + rest);
                     if (before) {
-                        const auto before_x = its_before.get();
+                        placed<packs> befores(of_before + j * packs);
+                        befores.extra.pack = next_befores[j];
+                        const auto before_x = part.of(befores).get();
 #pragma unroll
                         for (int i = 0; i < x.count; i++)
                             values[i] += ignis_wide_at(before_x, i);
                     }
-                    ignis_store(dx + at * n + column, ignis_pack_round<T>(values));
-                },
-                xs[j], gs[j], ws, befores);
-        }
-        fetch_before(r + count * step);
+                    if (has)
+                        ignis_store(dx + share.at + j * share.stride + column, ignis_pack_round<T>(values));
+                }
+        });
+        fetch_before(count);
     }
 
     partial_w += blockIdx.x * n;
@@ -388,7 +451,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         const bool is_last = Team::is_block || warp == WARPS - 1;
         Wide *const to_w = is_last ? partial_w : block_w, *const to_b = is_last ? partial_b : block_b;
         if (Team::is_block || warp == threadIdx.x / 32)
-            row.each(
+            share.row.each(
                 0,
                 [&](int column, auto &dw, auto &db) {
 #pragma unroll
