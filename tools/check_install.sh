@@ -51,7 +51,7 @@ make -s install PREFIX="$prefix" || fail 'make install'
 same() { diff -r "$prefix" "$2" || fail "$1 does not install what make install does"; }
 if has cmake; then
     quiet cmake -S . -B "$out/of-cmake" -DCMAKE_INSTALL_PREFIX="$prefix" || fail 'cmake of the repository'
-    quiet env DESTDIR="$out/staged-by-cmake" cmake --install "$out/of-cmake" || fail 'cmake --install'
+    quiet env DESTDIR="$out/staged-by-cmake" cmake --build "$out/of-cmake" --target install || fail 'cmake, target install'
     same cmake "$out/staged-by-cmake$prefix"
 fi
 if has meson; then
