@@ -51,7 +51,7 @@ make -s install PREFIX="$prefix" || fail 'make install'
 same() { diff -r "$prefix" "$2" || fail "$1 does not install what make install does"; }
 if has cmake; then
     quiet cmake -S . -B "$out/of-cmake" -DCMAKE_INSTALL_PREFIX="$prefix" || fail 'cmake of the repository'
-    quiet env DESTDIR="$out/staged-by-cmake" cmake --install "$out/of-cmake" || fail 'cmake --install'
+    quiet env DESTDIR="$out/staged-by-cmake" cmake --build "$out/of-cmake" --target install || fail 'cmake, target install'
     same cmake "$out/staged-by-cmake$prefix"
 fi
 if has meson; then
@@ -106,7 +106,8 @@ if has cmake; then
     mkdir "$out/wanted"
     family=${version%.*}
     for wanted in "$version" "$family" "$family.0" "!$family.99" '!0.1' '!9' "$version EXACT" '!0.4.99 EXACT' "0.1...$family.99" "!0.1...<$version"; do
-        printf 'cmake_minimum_required(VERSION 3.19)\nproject(wanted NONE)\nfind_package(ignis %s REQUIRED)\n' "${wanted#!}" >"$out/wanted/CMakeLists.txt"
+        case $wanted in *...*) cmake --version | grep -qE ' (3\.(19|[2-9][0-9])|[4-9])' || continue ;; esac # ranges came with 3.19
+        printf 'cmake_minimum_required(VERSION 3.14)\nproject(wanted NONE)\nfind_package(ignis %s REQUIRED)\n' "${wanted#!}" >"$out/wanted/CMakeLists.txt"
         found=yes
         cmake -S "$out/wanted" -B "$out/wanted/build" -DCMAKE_PREFIX_PATH="$prefix" >"$out/log" 2>&1 || found=no
         rm -rf "$out/wanted/build"

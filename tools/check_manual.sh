@@ -115,7 +115,7 @@ planted 's/^#define IGNIS_MAX_DIMS 8 .*/#define IGNIS_MAX_DIMS 8/' "$(grep -n '^
 # ---- a browser
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 if [ -n "$browser" ]; then
-    "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/$out/profile" --dump-dom \
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/$out/profile" --dump-dom \
         "file://$PWD/$page?search=array_sli" >$out/dom 2>$out/said || fail "$browser ended with $?"
     if grep -q '<ul id="found"><li><a href="#ignis_array_slice">' $out/dom; then
         echo "$browser: the search finds ignis_array_slice"
