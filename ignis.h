@@ -232,6 +232,14 @@
         ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
         ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
 
+    ON FRAME LOOPS (>>stream, >>array, >>kernel)
+
+        A loop that must not stand still reads back by ignis_array_to_host_async into memory of ignis_host_alloc, asks the ticket in a later
+        frame by ignis_ticket_query, and ends it by ignis_ticket_wait when it is done. What else waits says so ("Waits" after Threads). Memory,
+        streams, events, pinned memory and kernels are made before the loop: the first use of a size, a stream or a kernel may ask the driver,
+        which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has, ignis_kernel_reload puts a new
+        program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
+
     ON THREADS
 
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
@@ -748,7 +756,7 @@ IGNIS_API void *ignis_stream_current(void);
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
 
 typedef struct ignis_stream_desc {
-    int priority; /* above 0: the device prefers its work, the more the higher, as far as the device tells them apart (0, as other streams) */
+    int priority; /* above 0: the device prefers its work, the more the higher, as far as it tells priorities apart (0, as other streams) */
 } ignis_stream_desc;
 
 /*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
@@ -775,20 +783,21 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
 
 /*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
     ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
-    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that is
-    captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
+    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that
+    is captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
     its work into the captured one alone. What is outside of the capture cannot be waited for in it.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join), DEVICE, CUDA.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join),
+    DEVICE, CUDA.
     Ownership: unchanged; the event may be recorded again, or freed, at once.
     Threads: any. The calling thread does not wait. */
 IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
 IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
 
 /*  ignis_stream_call - call a function of the program once all is done that a stream has so far
-    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a thread.
-    It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK. In
-    a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
+    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a
+    thread. It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK.
+    In a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
     null for the calling thread's current stream.
     Returns: IGNIS_OK, or the reason; then it is not called.
     Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
@@ -804,7 +813,8 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
 IGNIS_API ignis_event ignis_event_create(void);
 
 /*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
-    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is recorded anew.
+    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is
+    recorded anew.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), CUDA.
     Ownership: unchanged.
@@ -1083,13 +1093,13 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
 
 /*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
-    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be freed at
-    once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin, cudaMallocHost)
-    of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a thread of the driver,
-    which copies or converts them: then later work of the stream waits for that thread, too.
+    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be
+    freed at once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin,
+    cudaMallocHost) of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a
+    thread of the driver, which copies or converts them: then later work of the stream waits for that thread, too.
     Returns: a ticket for ignis_ticket_wait, or no handle.
-    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread captures a
-    graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread
+    captures a graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
     Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
@@ -1370,8 +1380,8 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
 
 /*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
-    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has variables
-    of its own, on each device, with the values of the source at first.
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has
+    variables of its own, on each device, with the values of the source at first.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: data may be reused when the call returns.
@@ -1379,9 +1389,10 @@ IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info
 IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
 
 /*  ignis_kernel_reload - compile another program in the background, and let a kernel be that one when it is ready
-    Launches go on with the old program meanwhile, and for ever if the new one does not compile: then the logger gets the compiler's log, and
-    ignis_ticket_wait the failure. Threads may launch the kernel all the time; each launch, and each capture, takes what is the newest then. Variables
-    of the new program (ignis_kernel_set_symbol) have the values of its source. Of several reloads the one that was asked for last wins.
+    Launches go on with the old program meanwhile, and for ever if the new one does not compile: then the logger gets the compiler's log,
+    and ignis_ticket_wait the failure. Threads may launch the kernel all the time; each launch, and each capture, takes what is the newest
+    then. Variables of the new program (ignis_kernel_set_symbol) have the values of its source. Of several reloads the one that was asked for
+    last wins.
     What was replaced stays loaded until the kernel is freed.
     Returns: a ticket for ignis_ticket_wait, or no handle.
     Errors: FREED, ARGUMENT, DEVICE, MEMORY. By ignis_ticket_wait: LIBRARY (no NVRTC), COMPILE, MEMORY, CUDA.
@@ -5013,8 +5024,8 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
     return foreign != NULL;
 }
 
-/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and reported, when
-    there is none. A stream of null becomes the current one. */
+/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and
+    reported, when there is none. A stream of null becomes the current one. */
 static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
@@ -5052,8 +5063,8 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
     return false;
 }
 
-/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that waits for the
-    stream is waited for, as its wait would spoil the capture. */
+/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
+    waits for the stream is waited for, as its wait would spoil the capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
     ignis__foreign_stream *foreign;
@@ -5189,7 +5200,7 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY for work that goes on. False: reported. */
+/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
 static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
