@@ -28,7 +28,7 @@ export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
-EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c))
+EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
 BENCHES := $(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c))
 
@@ -103,6 +103,10 @@ $(OUT)/%: examples/%.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O0 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
+$(OUT)/%: examples/%.cpp $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CXX) -std=c++11 -O0 -g -Wall -Wextra -Werror -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
 $(OUT)/%: examples/%.cu $(HEADERS)
 	@mkdir -p $(OUT)
 	$(NVCC) -I. $< -o $@
@@ -120,7 +124,7 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel custom_op memory_contract share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt hello save_load custom_kernel custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
@@ -256,7 +260,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.c examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.c examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp)
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:

@@ -271,6 +271,14 @@
         ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
         ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
 
+    ON FRAME LOOPS (>>stream, >>array, >>kernel)
+
+        A loop that must not stand still reads back by ignis_array_to_host_async into memory of ignis_host_alloc, asks the ticket in a later
+        frame by ignis_ticket_query, and ends it by ignis_ticket_wait when it is done. What else waits says so ("Waits" after Threads). Memory,
+        streams, events, pinned memory and kernels are made before the loop: the first use of a size, a stream or a kernel may ask the driver,
+        which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has, ignis_kernel_reload puts a new
+        program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
+
     ON THREADS
 
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
@@ -792,7 +800,7 @@ IGNIS_API void *ignis_stream_current(void);
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
 
 typedef struct ignis_stream_desc {
-    int priority; /* above 0: the device prefers its work, the more the higher, as far as the device tells them apart (0, as other streams) */
+    int priority; /* above 0: the device prefers its work, the more the higher, as far as it tells priorities apart (0, as other streams) */
 } ignis_stream_desc;
 
 /*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
@@ -819,20 +827,21 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
 
 /*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
     ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
-    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that is
-    captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
+    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that
+    is captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
     its work into the captured one alone. What is outside of the capture cannot be waited for in it.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join), DEVICE, CUDA.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join),
+    DEVICE, CUDA.
     Ownership: unchanged; the event may be recorded again, or freed, at once.
     Threads: any. The calling thread does not wait. */
 IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
 IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
 
 /*  ignis_stream_call - call a function of the program once all is done that a stream has so far
-    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a thread.
-    It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK. In
-    a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
+    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a
+    thread. It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK.
+    In a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
     null for the calling thread's current stream.
     Returns: IGNIS_OK, or the reason; then it is not called.
     Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
@@ -848,7 +857,8 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
 IGNIS_API ignis_event ignis_event_create(void);
 
 /*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
-    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is recorded anew.
+    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is
+    recorded anew.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), CUDA.
     Ownership: unchanged.
@@ -1128,13 +1138,13 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
 
 /*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
-    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be freed at
-    once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin, cudaMallocHost)
-    of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a thread of the driver,
-    which copies or converts them: then later work of the stream waits for that thread, too.
+    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be
+    freed at once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin,
+    cudaMallocHost) of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a
+    thread of the driver, which copies or converts them: then later work of the stream waits for that thread, too.
     Returns: a ticket for ignis_ticket_wait, or no handle.
-    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread captures a
-    graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread
+    captures a graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
     Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
@@ -1476,13 +1486,25 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
 
 /*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
-    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has variables
-    of its own, on each device, with the values of the source at first.
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has
+    variables of its own, on each device, with the values of the source at first.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: data may be reused when the call returns.
     Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
 IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
+
+/*  ignis_kernel_reload - compile another program in the background, and let a kernel be that one when it is ready
+    Launches go on with the old program meanwhile, and for ever if the new one does not compile: then the logger gets the compiler's log,
+    and ignis_ticket_wait the failure. Threads may launch the kernel all the time; each launch, and each capture, takes what is the newest
+    then. Variables of the new program (ignis_kernel_set_symbol) have the values of its source. Of several reloads the one that was asked for
+    last wins.
+    What was replaced stays loaded until the kernel is freed.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: FREED, ARGUMENT, DEVICE, MEMORY. By ignis_ticket_wait: LIBRARY (no NVRTC), COMPILE, MEMORY, CUDA.
+    Ownership: desc and its strings are copied. The caller ends the ticket by ignis_ticket_wait.
+    Threads: any. Compiles on a thread of its own, for each device that the kernel was used on. */
+IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kernel_desc *desc);
 
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
@@ -2522,6 +2544,10 @@ static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_se
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kernel_desc &desc)
+{
+    return ignis_kernel_reload(kernel, &desc);
+}
 static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
@@ -3406,6 +3432,20 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     else
         free(record->message);
     return status;
+}
+
+/*  Makes a failure of another thread, where it was reported already, one of this thread, too. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const ignis__record *record)
+{
+    ignis__record copy = *record;
+    size_t size = record->message ? strlen(record->message) + 1 : 0;
+    copy.log = "";
+    copy.message = size ? (char *)malloc(size) : NULL;
+    if (copy.message) {
+        memcpy(copy.message, record->message, size);
+        copy.log = copy.message + (record->log - record->message);
+    }
+    return ignis__record_adopt(&copy);
 }
 
 /*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
@@ -5289,8 +5329,8 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
     return foreign != NULL;
 }
 
-/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and reported, when
-    there is none. A stream of null becomes the current one. */
+/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and
+    reported, when there is none. A stream of null becomes the current one. */
 static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
@@ -5328,8 +5368,8 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
     return false;
 }
 
-/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that waits for the
-    stream is waited for, as its wait would spoil the capture. */
+/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
+    waits for the stream is waited for, as its wait would spoil the capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
     ignis__foreign_stream *foreign;
@@ -5465,7 +5505,7 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY for work that goes on. False: reported. */
+/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
 static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
@@ -8002,6 +8042,12 @@ typedef struct ignis__ticket {
     ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
     ignis__pinned *piece;        /* null: none is needed */
     ignis__transfer_part *parts; /* what the driver's thread has to do */
+    void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
+    void *context;
+    ignis__thread_handle thread;
+    bool joined;
+    uint64_t through;     /* 1: it has run */
+    ignis__record record; /* what failed in it */
 } ignis__ticket;
 
 static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
@@ -8015,8 +8061,37 @@ static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device
         ticket->done = NULL;
         ticket->piece = NULL;
         ticket->parts = NULL;
+        ticket->run = NULL;
+        ticket->joined = false;
+        ignis__atomic_store(&ticket->through, 0);
+        memset(&ticket->record, 0, sizeof ticket->record);
     }
     return ticket;
+}
+
+static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
+{
+    ignis__ticket *ticket = (ignis__ticket *)pointer;
+    ticket->run(ticket->context);
+    ticket->record = ignis__this_thread.record;
+    memset(&ignis__this_thread.record, 0, sizeof ticket->record);
+    ignis__atomic_store(&ticket->through, 1);
+    return 0;
+}
+
+/*  A ticket for what a new thread does; null on failure. */
+static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
+{
+    ignis__ticket *ticket = ignis__ticket_make(call, device);
+    if (!ticket)
+        return NULL;
+    ticket->run = run;
+    ticket->context = context;
+    if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
+        return ticket;
+    ignis__pool_give(&ignis__tickets, ticket);
+    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
+    return NULL;
 }
 
 /*  Takes a ticket apart whose work is through. */
@@ -8027,6 +8102,7 @@ static void ignis__ticket_destroy(ignis__ticket *ticket)
     if (ticket->piece)
         ignis__pinned_keep(ticket->device, &ignis__caches[ticket->device - ignis__devices].spare, ticket->piece);
     ignis__free(ticket->parts);
+    free(ticket->record.message);
     ignis__pool_give(&ignis__tickets, ticket);
 }
 
@@ -8143,7 +8219,7 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
     if (!done) {
         ignis__fail_null(call, "done");
     } else {
-        *done = true;
+        *done = !ticket->run || ignis__atomic_load(&ticket->through);
         if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
             *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
             ignis__device_leave(&binding);
@@ -8163,6 +8239,14 @@ static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket
         if (!ok)
             (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
         ignis__device_leave(&binding);
+    }
+    if (ticket->run) {
+        ignis__mutex_lock(&ticket->slot.lock);
+        if (!ticket->joined)
+            ignis__thread_join(ticket->thread);
+        ticket->joined = true;
+        ignis__mutex_unlock(&ticket->slot.lock);
+        ok = ticket->record.status == IGNIS_OK || ignis__record_repeat(&ticket->record) == IGNIS_OK;
     }
     ignis__handle_kill(ticket);
     ignis__ticket_drop(ticket);
@@ -9761,6 +9845,10 @@ typedef struct ignis__kernel {
     char *memory; /* of all that the program points to */
     ignis__program program;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
+    uint64_t newest; /* what has replaced the program, as an ignis__kernel * that is in no pool; 0: nothing has. Its lock is the slot's */
+    struct ignis__kernel
+        *older;               /* what that has replaced, in the same way. All live as long as the handle's, so that launches need no lock */
+    uint64_t reloads, reload; /* asked for of this one so far; the number of the one that has made it */
     ignis__former former;
 } ignis__kernel;
 
@@ -9772,7 +9860,14 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
+/*  What launches of a held kernel run. */
+static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
+{
+    ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest);
+    return newest ? newest : kernel;
+}
+
+IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
 {
     int i;
     for (i = 0; i < ignis__device_total; i++) {
@@ -9782,6 +9877,17 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
         ignis__free(code);
     }
     ignis__free(kernel->memory);
+}
+
+IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
+{
+    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older;
+    for (; version; version = older) {
+        older = version->older;
+        ignis__kernel_unload(call, version);
+        ignis__free(version);
+    }
+    ignis__kernel_unload(call, kernel);
     ignis__pool_give(&ignis__kernels, kernel);
 }
 
@@ -9960,6 +10066,8 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
         ignis__pool_give(&ignis__kernels, kernel);
     } else if (kernel) {
         memset(kernel->code, 0, sizeof kernel->code);
+        ignis__atomic_store(&kernel->newest, 0);
+        kernel->reloads = 0;
         if (ignis__kernel_code_get(call, device, kernel))
             handle.id = ignis__pool_publish(&ignis__kernels, kernel);
         else
@@ -9999,6 +10107,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 {
     static const char call[] = "ignis_kernel_query";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__kernel *newest;
     ignis__kernel_code *code;
     ignis__device *device;
     ignis__binding binding;
@@ -10008,11 +10117,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     if (!info) {
         ignis__fail_null(call, "info");
     } else if ((device = ignis__device_current_enter(call, &binding)) != NULL) {
-        code = ignis__kernel_code_get(call, device, kernel);
+        newest = ignis__kernel_newest(kernel);
+        code = ignis__kernel_code_get(call, device, newest);
         ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
              !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
         if (ok) {
-            info->entry = kernel->program.entry;
+            info->entry = newest->program.entry;
             info->parameters = code->params;
             info->shared_bytes = code->static_shared;
             info->max_threads = code->max_threads;
@@ -10056,13 +10166,102 @@ IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel handle, const char *
         ignis__fail_null(call, name ? "data" : "name");
     if (ok && !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
         ignis__work_begin(call, device, &work)) {
-        ok = ignis__symbol_set(&work, kernel, name, data, size);
+        ok = ignis__symbol_set(&work, ignis__kernel_newest(kernel), name, data, size);
         ignis__work_end(&work);
     } else {
         ok = false;
     }
     ignis__kernel_drop(call, kernel);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- reloading -------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__reload {
+    ignis__kernel *kernel; /* of the handle, held */
+    ignis__kernel *version;
+    bool device[IGNIS_MAX_DEVICES];
+} ignis__reload;
+
+static const char ignis__reload_call[] = "ignis_kernel_reload";
+
+IGNIS__COLD static void ignis__reload_drop(ignis__reload *reload)
+{
+    if (reload->version) {
+        ignis__kernel_unload(ignis__reload_call, reload->version);
+        ignis__free(reload->version);
+    }
+    ignis__kernel_drop(ignis__reload_call, reload->kernel);
+    ignis__free(reload);
+}
+
+/*  Compiles for all devices, and puts the result before those that were asked for earlier. */
+IGNIS__COLD static void ignis__reload_run(void *context)
+{
+    ignis__reload *reload = (ignis__reload *)context;
+    ignis__kernel *kernel = reload->kernel, *version = reload->version, *newest;
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < ignis__device_total; i++) {
+        if (reload->device[i] && (ok = ignis__device_enter(ignis__reload_call, &ignis__devices[i], &binding)) == true) {
+            ok = ignis__kernel_code_get(ignis__reload_call, &ignis__devices[i], version) != NULL;
+            ignis__device_leave(&binding);
+        }
+    }
+    if (ok) {
+        ignis__mutex_lock(&kernel->slot.lock);
+        newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest);
+        if (newest && newest->reload > version->reload) {
+            version->older = newest->older;
+            newest->older = version;
+        } else {
+            version->older = newest;
+            ignis__atomic_store(&kernel->newest, (uint64_t)(uintptr_t)version);
+        }
+        ignis__mutex_unlock(&kernel->slot.lock);
+        reload->version = NULL;
+    }
+    ignis__reload_drop(reload);
+}
+
+IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, const ignis_kernel_desc *desc)
+{
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__kernel *kernel = ignis__kernel_hold(ignis__reload_call, handle);
+    ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_now()->device) : NULL;
+    ignis__ticket *ticket = NULL;
+    ignis__reload *reload;
+    int i;
+    if (!kernel)
+        return result;
+    if (!device || !ignis__kernel_desc_check(ignis__reload_call, desc)) {
+        ignis__kernel_drop(ignis__reload_call, kernel);
+        return result;
+    }
+    reload = (ignis__reload *)ignis__alloc(sizeof *reload);
+    if (reload)
+        reload->version = (ignis__kernel *)ignis__alloc(sizeof *reload->version);
+    if (!reload || !reload->version) {
+        ignis__free(reload);
+        ignis__kernel_drop(ignis__reload_call, kernel);
+        ignis__fail_host_memory(ignis__reload_call, sizeof *reload + sizeof *kernel);
+        return result;
+    }
+    reload->kernel = kernel;
+    ignis__mutex_init(&reload->version->slot.lock);
+    for (i = 0; i < ignis__device_total; i++)
+        reload->device[i] = &ignis__devices[i] == device || ignis__atomic_load(&ignis__kernel_newest(kernel)->code[i]) != 0;
+    ignis__mutex_lock(&kernel->slot.lock);
+    reload->version->reload = ++kernel->reloads;
+    ignis__mutex_unlock(&kernel->slot.lock);
+    if (ignis__kernel_keep(ignis__reload_call, reload->version, ignis__program_from(desc)))
+        ticket = ignis__ticket_start(ignis__reload_call, device, ignis__reload_run, reload);
+    if (ticket)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else
+        ignis__reload_drop(reload);
+    return result;
 }
 
 /* --- launches ------------------------------------------------------------------------------------------------------- */
@@ -10221,6 +10420,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
                                          int count)
 {
     ignis__launch_args gathered;
+    ignis__kernel *newest;
     ignis__kernel_code *code;
     ignis__work work;
     ignis__capture *capture;
@@ -10230,11 +10430,12 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (!device || !ignis__work_begin(call, device, &work))
         return ignis__failed();
     capture = ignis__capture_on(device);
-    code = ignis__kernel_code_get(call, work.device, kernel);
+    newest = ignis__kernel_newest(kernel);
+    code = ignis__kernel_code_get(call, work.device, newest);
     ok = code != NULL;
     if (ok) {
-        ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
-             ignis__launch_check(&work, kernel, code, launch, grid, block) &&
+        ok = ignis__args_gather(&work, newest, code, args, count, &gathered) &&
+             ignis__launch_check(&work, newest, code, launch, grid, block) &&
              (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);

@@ -691,6 +691,164 @@ TEST(symbols_are_written_by_name)
     CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
 }
 
+/* --- reloading ------------------------------------------------------------------------------------------------------------ */
+
+/*  A program that writes `number` to a float, and the desc of it. */
+typedef struct numbered {
+    char source[256];
+    ignis_kernel_desc desc;
+} numbered;
+
+static void write_program(numbered *program, int number)
+{
+    memset(program, 0, sizeof *program);
+    snprintf(program->source, sizeof program->source,
+             "__constant__ float more = 0.0f;\nextern \"C\" __global__ void number(float *y) { y[0] = %d.0f + more; }\n", number);
+    program->desc.source = program->source;
+    program->desc.entry = "number";
+}
+
+static ignis_ticket reload(ignis_kernel kernel, int number)
+{
+    numbered program;
+    ignis_ticket ticket;
+    write_program(&program, number);
+    ticket = ignis_kernel_reload(kernel, &program.desc);
+    memset(&program, 'x', sizeof program); /* it was copied */
+    return ticket;
+}
+
+static float number_of(ignis_kernel kernel)
+{
+    ignis_launch launch = test_launch(1, 1);
+    ignis_array y = make_array(1, IGNIS_F32);
+    ignis_arg arg = ignis_arg_array(y);
+    float number = -1;
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_array_to_host(y, &number, IGNIS_F32, 1));
+    CHECK_OK(ignis_array_free(y));
+    return number;
+}
+
+TEST(a_kernel_becomes_another_one)
+{
+    static const float more = 0.5F;
+    ignis_kernel_info info;
+    ignis_ticket tickets[5];
+    ignis_kernel kernel;
+    numbered program;
+    bool done = false;
+    int i;
+    SETUP(NULL);
+    write_program(&program, 1);
+    kernel = ignis_kernel_compile(&program.desc);
+    CHECK(number_of(kernel) == 1);
+    CHECK_OK(ignis_kernel_set_symbol(kernel, "more", &more, sizeof more));
+    CHECK(number_of(kernel) == 1.5F);
+    tickets[0] = reload(kernel, 2);
+    for (i = 0; i < 60000 && !done; i++) {
+        float number = number_of(kernel);
+        CHECK(number == 1.5F || number == 2);
+        CHECK_OK(ignis_ticket_query(tickets[0], &done));
+    }
+    CHECK(done);
+    CHECK(number_of(kernel) == 2); /* before anybody waits; `more` is that of the source */
+    finish(tickets[0]);
+    CHECK_OK(ignis_kernel_set_symbol(kernel, "more", &more, sizeof more));
+    CHECK(number_of(kernel) == 2.5F);
+    for (i = 0; i < 5; i++)
+        tickets[i] = reload(kernel, 10 + i);
+    for (i = 0; i < 5; i++)
+        finish(tickets[i]);
+    CHECK(number_of(kernel) == 14); /* the last one that was asked for */
+    if (ignis_device_count() > 1) {
+        CHECK_OK(ignis_device_use(1));
+        CHECK(number_of(kernel) == 14);
+        CHECK_OK(ignis_device_use(0));
+    }
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_TEXT(info.entry, "number");
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(a_program_with_errors_replaces_nothing)
+{
+    ignis_status_info info;
+    ignis_kernel kernel;
+    ignis_ticket ticket;
+    numbered program;
+    SETUP(NULL);
+    write_program(&program, 1);
+    kernel = ignis_kernel_compile(&program.desc);
+    program.desc.source = "extern \"C\" __global__ void number(float *y) { y[0] = undeclared; }";
+    program.desc.name = "numbers.cu";
+    ticket = ignis_kernel_reload(kernel, &program.desc);
+    CHECK_INT(ignis_ticket_wait(ticket), IGNIS_ERROR_COMPILE);
+    CHECK_INT(ignis_status_query(&info), IGNIS_ERROR_COMPILE);
+    CHECK_INT(info.diagnostic, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_TEXT(info.call, "ignis_kernel_reload");
+    CHECK_HAS(info.log, "numbers.cu");
+    CHECK_HAS(info.log, "undeclared");
+    CHECK_HAS(info.message, "undeclared");
+    ignis_status_clear();
+    CHECK_INT(test_log_count(IGNIS_DIAG_COMPILE_FAILED), 1);
+    CHECK(number_of(kernel) == 1);
+    program.desc.entry = NULL;
+    CHECK_FAILS(ignis_kernel_reload(kernel, &program.desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_kernel_reload(kernel, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    finish(reload(kernel, 3));
+    CHECK(number_of(kernel) == 3);
+    CHECK_OK(ignis_kernel_free(kernel));
+    write_program(&program, 1);
+    CHECK_FAILS(ignis_kernel_reload(kernel, &program.desc), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+}
+
+TEST(graphs_keep_what_they_captured)
+{
+    ignis_launch launch = test_launch(1, 1);
+    ignis_kernel kernel;
+    ignis_graph graph;
+    ignis_array y;
+    ignis_arg arg;
+    numbered program;
+    float number;
+    SETUP(NULL);
+    write_program(&program, 1);
+    kernel = ignis_kernel_compile(&program.desc);
+    y = test_array(1, 1);
+    arg = ignis_arg_array(y);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    finish(reload(kernel, 2)); /* spoils nothing */
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK(number_of(kernel) == 2);
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_array_to_host(y, &number, IGNIS_F32, 1));
+    CHECK(number == 1);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_array_free(y));
+}
+
+TEST(reloads_outlive_their_kernel_and_end_with_shutdown)
+{
+    ignis_kernel kernel;
+    ignis_ticket ticket;
+    numbered program;
+    SETUP(NULL);
+    write_program(&program, 1);
+    kernel = ignis_kernel_compile(&program.desc);
+    ticket = reload(kernel, 20);
+    CHECK_OK(ignis_kernel_free(kernel));
+    finish(ticket);
+    kernel = ignis_kernel_compile(&program.desc);
+    CHECK(reload(kernel, 21).id != 0);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+}
+
 /* --- threads ------------------------------------------------------------------------------------------------------------ */
 
 static struct {
@@ -832,6 +990,32 @@ TEST(threads_are_called_back)
     called.calls = 0;
     run_threads(work_on_callbacks);
     await_calls(THREADS * ROUNDS);
+}
+
+static ignis_kernel reloaded;
+
+/*  Two threads reload, the others launch what there is. */
+static void work_on_reloads(int index)
+{
+    int round;
+    for (round = 0; round < ROUNDS / 6; round++) {
+        if (index < 2) {
+            finish(reload(reloaded, 1 + (index + round) % 4));
+        } else {
+            float number = number_of(reloaded);
+            CHECK(number >= 1 && number <= 4);
+        }
+    }
+}
+
+TEST(threads_launch_what_others_reload)
+{
+    numbered program;
+    SETUP(NULL);
+    write_program(&program, 1);
+    reloaded = ignis_kernel_compile(&program.desc);
+    run_threads(work_on_reloads);
+    CHECK_OK(ignis_kernel_free(reloaded));
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -80,8 +80,8 @@ done
 
 # ---- the heads of the examples
 ln -s "$PWD/examples" $out/project/examples
-for example in examples/*.c examples/*.cu; do
-    command=$(awk '/\*\//{ exit } /^ *(cc|nvcc) -I/{ sub(/^ */, ""); print }' "$example")
+for example in examples/*.c examples/*.cpp examples/*.cu; do
+    command=$(awk '/\*\//{ exit } /^ *(cc|c[+][+]|nvcc) -I/{ sub(/^ */, ""); print }' "$example")
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
     */train_gpt.c) command="$command --help" ;;
