@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Ignis. `make help` lists the targets. Needs GNU make, gcc or clang, and their C++ compiler for the simulator.
 
 HEADERS := $(wildcard ignis*.h)
@@ -41,12 +42,50 @@ help:
 	@echo "make bench         run the benchmarks"
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
+	@echo "make manual        write build/manual.html: the manuals and every function of the headers on one page, with search"
+	@echo "make install       copy the headers to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
+
+# One page of what the headers document: build/manual.html.
+manual: build/manual.html
+build/manual.html: build/manual $(HEADERS)
+	build/manual $@
+
+check-manual: build/manual.html
+	@sh tools/check_manual.sh
+
+# Headers alone, and what build systems need to find them; nothing compiled. DESTDIR comes before every path, and is written nowhere.
+PREFIX := /usr/local
+VERSION = $(shell awk '/^.define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $$3; dot = "." }' ignis.h)
+INSTALLED := ignis.h:include ignis_kernels.h:include ignis_collective.h:include LICENSE:share/licenses/ignis \
+    packaging/ignis-config.cmake:share/cmake/ignis packaging/ignis-config-version.cmake.in:share/cmake/ignis \
+    packaging/ignis.pc.in:share/pkgconfig
+
+# A file whose name ends in .in is filled in as it is copied.
+install:
+	@set -e; for entry in $(INSTALLED); do \
+	    from=$${entry%:*}; folder="$(DESTDIR)$(PREFIX)/$${entry#*:}"; to="$$folder/$$(basename "$$from" .in)"; \
+	    mkdir -p "$$folder"; rm -f "$$to"; \
+	    case $$from in \
+	    *.in) sed 's|@prefix@|$(PREFIX)|; s|@version@|$(VERSION)|' "$$from" >"$$to" ;; \
+	    *) cp "$$from" "$$to" ;; \
+	    esac; \
+	    chmod 644 "$$to"; \
+	done
+
+uninstall:
+	@for entry in $(INSTALLED); do \
+	    from=$${entry%:*}; folder="$(DESTDIR)$(PREFIX)/$${entry#*:}"; rm -f "$$folder/$$(basename "$$from" .in)"; \
+	    case $$folder in */ignis) rmdir "$$folder" 2>/dev/null || true ;; esac; \
+	done
+
+check-install: $(SIMULATOR)
+	@sh tools/check_install.sh
 
 simulator:
 	@$(MAKE) --no-print-directory -s -C sim
@@ -211,7 +250,7 @@ check-kernels: build/embed build/nvrtc_check
 	build/embed --check
 	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS))
 
-check-docs: $(SIMULATOR) ignis_kernels.h
+check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 	@sh tools/check_docs.sh
 
 check-prototypes:
@@ -227,7 +266,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-docs check-install check-manual check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
@@ -238,4 +277,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -1,21 +1,23 @@
 /*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
-    MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+    SPDX-License-Identifier: MIT
+    The licence is at the end of the file. What has changed: CHANGELOG.md.
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
         >>device        devices, facts about them
-        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
+        >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
+        >>map           formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
                         .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -203,11 +205,47 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
+    ON FORMULAS (>>map, >>ops.map)
+
+        What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient
+        is made.
+
+            y    = ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up));
+            loss = ignis_map_mean("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                                  IGNIS_INPUTS(p, t, IGNIS_VALUE(delta, 1.0)));
+            ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)));    (arrays, the result into y)
+            ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y));
+
+        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no
+        variable gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
+
+            operators   ?:   ||   &&   ==  !=   <  >  <=  >=   +  -   *  /  %   and before a value  -  +  !
+            functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
+                        exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
+                        sin cos tan asin acos atan atan2 sinh cosh tanh
+                        sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
+            constants   pi e inf nan
+
+        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
+        true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
+        the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
+        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64).
+
+        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
+        at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
+        bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+
+        A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
+        ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
+        that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
+        compute.
+
     ON MATRIX PRODUCTS (>>ops.matmul)
 
-        cuBLASLt computes them where it is found, and Ignis' own kernels where it is not: no program needs it. ignis_desc.matmul, or IGNIS_MATMUL
-        in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone, which do biases, activations and sums of gradients inside the
-        products, IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
+        Ignis' own kernels compute large products of f16 and bf16 on compute capability 9.0, where they are the faster ones; others are left to
+        cuBLASLt where it is found, but no program needs it. Own kernels do biases, activations and sums of gradients inside the products.
+        ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
+        IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
         outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
         and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
         equal bits. ignis_mlp is a pair of linear layers in as few passes as can be.
@@ -230,7 +268,8 @@
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
-        ignis_stream_forget before you destroy a stream that Ignis has used.
+        ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
+        ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
 
     ON THREADS
 
@@ -296,6 +335,7 @@
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
+/*  The version of this header. IGNIS_VERSION is a number to compare: 400 for 0.4.0. */
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
@@ -327,23 +367,32 @@ extern "C" {
    Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
    Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
    device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
-   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in
-   a forked child. */
+   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown, in
+   a forked child, and in a function given to ignis_stream_call. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
     uint64_t id;
 } ignis_array;
 
+/*  A kernel that ignis_kernel_compile has made. */
 typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
+
+typedef struct ignis_event {
+    uint64_t id;
+} ignis_event;
+
+typedef struct ignis_ticket {
+    uint64_t id;
+} ignis_ticket;
 
 /* >>status ------------------------------------------------------------------------------------------------------ */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
 #define IGNIS_STATUSES(X)                                                                \
-    X(NOT_SETUP, "ignis_setup has not been called, or the process was forked after it")  \
+    X(NOT_SETUP, "ignis_setup has not been called, or Ignis cannot be called here")      \
     X(ARGUMENT, "an argument is out of its range, null or contradictory")                \
     X(SHAPE, "shapes do not fit together, or a size overflows")                          \
     X(DTYPE, "an element type is not the one that is needed")                            \
@@ -481,7 +530,14 @@ typedef enum ignis_status {
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
     X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
-    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
+    X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
+    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")                     \
+    X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
+    X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
+    X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
+    X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
+    X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -502,6 +558,7 @@ typedef struct ignis_status_info {
     const char *log;         /* the whole compile log, "" for none */
 } ignis_status_info;
 
+/*  How serious a message to the logger is. */
 typedef enum ignis_log_level { IGNIS_LOG_INFO = 1, IGNIS_LOG_WARNING, IGNIS_LOG_ERROR } ignis_log_level;
 
 /*  Gets every warning and error at the moment it happens, and information when ignis_desc.verbose is set.
@@ -611,6 +668,7 @@ typedef struct ignis_desc {
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
 } ignis_desc;
 
+/*  The libraries that are opened at run time. */
 typedef enum ignis_library {
     IGNIS_LIBRARY_CUDA = 1,
     IGNIS_LIBRARY_NVRTC,
@@ -659,7 +717,7 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
 
 /* >>device ------------------------------------------------------------------------------------------------------ */
 
-#define IGNIS_MAX_DEVICES 64
+#define IGNIS_MAX_DEVICES 64 /* that a process can use */
 
 typedef struct ignis_device_info {
     int device; /* Ignis' and the driver's ordinal */
@@ -728,10 +786,97 @@ IGNIS_API void *ignis_stream_current(void);
     Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
     at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null), CUDA.
+    Errors: ARGUMENT (null, or one of ignis_stream_create, which ignis_stream_free forgets), CUDA.
     Ownership: the stream stays the caller's.
     Threads: any. Waits for the stream. */
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
+
+typedef struct ignis_stream_desc {
+    int priority; /* above 0: the device prefers its work, the more the higher, as far as the device tells them apart (0, as other streams) */
+} ignis_stream_desc;
+
+/*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
+    It is ordered with no other stream (cudaStreamNonBlocking). Making one takes the driver some time: make streams when a program starts.
+    Returns: a CUstream (also a cudaStream_t), null on failure.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_stream_free; ignis_shutdown reports and frees those that are left.
+    Threads: any. */
+IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc);
+
+/*  ignis_stream_free - forget a stream of ignis_stream_create, as by ignis_stream_forget, and destroy it
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not one of ignis_stream_create, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the address means nothing afterwards, and may be that of a later stream.
+    Threads: any. Waits for the stream. */
+IGNIS_API ignis_status ignis_stream_free(void *stream);
+
+/*  ignis_stream_query - whether all work that was put into a stream is done; null for the calling thread's current one
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: ARGUMENT (null done, no stream of this device), UNSUPPORTED (it is captured), DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
+
+/*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
+    ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
+    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that is
+    captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
+    its work into the captured one alone. What is outside of the capture cannot be waited for in it.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join), DEVICE, CUDA.
+    Ownership: unchanged; the event may be recorded again, or freed, at once.
+    Threads: any. The calling thread does not wait. */
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
+
+/*  ignis_stream_call - call a function of the program once all is done that a stream has so far
+    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a thread.
+    It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK. In
+    a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
+    null for the calling thread's current stream.
+    Returns: IGNIS_OK, or the reason; then it is not called.
+    Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
+    Ownership: user_data lives until the call; in a capture until the graph is freed.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data);
+
+/*  ignis_event_create - a point in the work of the current device's streams, that can be waited for and timed
+    Returns: the event, never recorded; or no handle.
+    Errors: DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_event_free.
+    Threads: any. */
+IGNIS_API ignis_event ignis_event_create(void);
+
+/*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
+    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is recorded anew.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the one given. */
+IGNIS_API ignis_status ignis_event_record(ignis_event event, void *stream);
+
+/*  ignis_event_query - whether the work before an event is done; ignis_event_wait - wait until it is
+    An event that was never recorded is done.
+    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Errors: FREED, ARGUMENT (null done), UNSUPPORTED (it was recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. ignis_event_wait waits; nobody may record the event in a capture meanwhile. */
+IGNIS_API ignis_status ignis_event_query(ignis_event event, bool *done);
+IGNIS_API ignis_status ignis_event_wait(ignis_event event);
+
+/*  ignis_event_elapsed_ms - the time between two events of one device, in milliseconds, to about half a microsecond
+    Returns: IGNIS_OK, and *ms.
+    Errors: FREED, ARGUMENT (null ms; an event was never recorded, or is not done), UNSUPPORTED (recorded in a capture), DEVICE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms);
+
+/*  ignis_event_free - free an event
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards; streams that wait for it go on waiting.
+    Threads: any. */
+IGNIS_API ignis_status ignis_event_free(ignis_event event);
 
 /*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
     Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
@@ -771,10 +916,26 @@ IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
     Threads: any. May wait for the device. */
 IGNIS_API int64_t ignis_memory_trim(int device);
 
+/*  ignis_host_alloc - pinned (page-locked) host memory, which every device copies to and from while the program goes on
+    Takes the system a while: allocate when a program starts. Its content is undefined.
+    Returns: the address, null on failure.
+    Errors: ARGUMENT (size below 1), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_host_free; ignis_shutdown reports and frees what is left.
+    Threads: any. */
+IGNIS_API void *ignis_host_alloc(int64_t size);
+
+/*  ignis_host_free - free memory of ignis_host_alloc; null does nothing
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not an address that ignis_host_alloc gave, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the memory is gone when the call returns.
+    Threads: any. May wait for the device, as copies may still use it. */
+IGNIS_API ignis_status ignis_host_free(void *memory);
+
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_MAX_DIMS 8
+#define IGNIS_MAX_DIMS 8 /* of a shape */
 
+/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is contiguous. */
 typedef struct ignis_shape {
     int ndim;
     int64_t dim[IGNIS_MAX_DIMS];
@@ -966,6 +1127,34 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
 
+/*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
+    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be freed at
+    once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin, cudaMallocHost)
+    of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a thread of the driver,
+    which copies or converts them: then later work of the stream waits for that thread, too.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread captures a
+    graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
+
+/*  ignis_ticket_query - whether what a ticket stands for is through, well or not
+    Returns: IGNIS_OK, and *done; the ticket stays.
+    Errors: FREED, ARGUMENT (null done).
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket ticket, bool *done);
+
+/*  ignis_ticket_wait - wait for what a ticket stands for, and end the ticket
+    ignis_shutdown waits for tickets that are left, and reports them.
+    Returns: IGNIS_OK, or what it failed with.
+    Errors: FREED, DEVICE (the devices were lost to a fault), CUDA, and those of the work itself.
+    Ownership: the handle is stale afterwards, also after a failure; the host memory is the caller's alone again.
+    Threads: any; several that wait at the same time all get the answer. Waits. */
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket ticket);
+
 /*  ignis_array_clone - a copy that shares no memory with the array
     Returns: a new array of the same shape, dtype, device, owner and tag; or no handle.
     Errors: FREED, ARGUMENT (the array was never written to), MEMORY, CUDA.
@@ -1072,6 +1261,66 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
 
+/* >>map --------------------------------------------------------------------------------------------------------- */
+
+#define IGNIS_MAX_INPUTS 16
+
+/*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
+typedef struct ignis_array_inputs {
+    const char *names;                   /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
+    int count;                           /* 1 to IGNIS_MAX_INPUTS */
+    ignis_array array[IGNIS_MAX_INPUTS]; /* arrays, and what ignis_array_value has given */
+} ignis_array_inputs;
+
+/*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
+    ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
+    result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
+    else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
+    in part.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to; overlaps dst), SHAPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
+
+/*  How many elements become one. Of argmax and argmin the first place counts. */
+typedef enum ignis_reducer {
+    IGNIS_REDUCE_SUM = 1,
+    IGNIS_REDUCE_MEAN,
+    IGNIS_REDUCE_PROD,
+    IGNIS_REDUCE_MAX,
+    IGNIS_REDUCE_MIN,
+    IGNIS_REDUCE_ANY, /* whether one is true */
+    IGNIS_REDUCE_ALL,
+    IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
+    IGNIS_REDUCE_ARGMIN,
+    IGNIS_REDUCE_COUNT
+} ignis_reducer;
+
+/*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
+    ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
+    Shapes: inputs spread over each other by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
+    more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
+    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest and the smallest number. The sum
+    of nothing is 0, prod and all 1, the mean NaN.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over
+    the formula; max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs);
+
+/*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
+    Another number needs no other kernel, unlike another one in the text of a formula.
+    Returns: something that stands for it among arrays, until the thread has made 64 more.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; the calling thread's alone. */
+IGNIS_API ignis_array ignis_array_value(double value);
+
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_contract_entry {
@@ -1166,6 +1415,7 @@ typedef struct ignis_launch {
     int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
 } ignis_launch;
 
+/*  What kind of argument an ignis_arg is; set by ignis_arg_array and its like. */
 typedef enum ignis_arg_type {
     IGNIS_ARG_ARRAY = 1,
     IGNIS_ARG_I32,
@@ -1225,6 +1475,15 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_laun
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
 
+/*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each kernel handle has variables
+    of its own, on each device, with the values of the source at first.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: data may be reused when the call returns.
+    Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
+
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
@@ -1257,6 +1516,7 @@ IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
 /* >>tensor ------------------------------------------------------------------------------------------------------ */
 
+/*  An array, its gradient, and its place on the tape. */
 typedef struct ignis_tensor {
     uint64_t id;
 } ignis_tensor;
@@ -1660,6 +1920,56 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
+/* >>ops.map ----------------------------------------------------------------------------------------------------- */
+
+/*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights)) makes them. */
+typedef struct ignis_inputs {
+    const char *names;                     /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    int count;                             /* 1 to IGNIS_MAX_INPUTS */
+    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
+} ignis_inputs;
+
+/*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
+    ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
+    Shapes: inputs spread over each other by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
+    inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
+    are summed in f32 (f64 in f64), in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to), SHAPE, DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
+
+typedef struct ignis_reduce_desc {
+    int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
+    int dim_count;            /* (0: all are) */
+    bool keepdim;             /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
+} ignis_reduce_desc;
+
+/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
+    largest, ... of all, or along dimensions
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
+    sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
+    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    sum and mean have a gradient. prod, max and min have none yet: there no input may require one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
+    argmax or argmin along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs);
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc);
+
+/*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
+    Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
+    Returns: something that stands for it among tensors, until the thread has made 64 more.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; the calling thread's alone. */
+IGNIS_API ignis_tensor ignis_value(double value);
+
 /* >>ops.sum ----------------------------------------------------------------------------------------------------- */
 
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
@@ -1893,6 +2203,7 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
+/*  What a loss gives of the losses of all rows. */
 typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
 
 typedef struct ignis_cross_entropy_desc {
@@ -1988,6 +2299,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
+/*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {
     uint64_t id;
 } ignis_optimizer;
@@ -2207,6 +2519,7 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 /*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
     IGNIS_STATIC. */
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
 static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
@@ -2260,12 +2573,37 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
 }
 
+template <typename... ignis__arrays> static inline ignis_array_inputs ignis__make_array_inputs(const char *names, ignis__arrays... arrays)
+{
+    static_assert(sizeof...(arrays) >= 1 && sizeof...(arrays) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
+}
+
+/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle */
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
+#define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
+#ifndef IGNIS_NO_TENSORS
+template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_... tensors)
+{
+    static_assert(sizeof...(tensors) >= 1 && sizeof...(tensors) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
+}
+
+#define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
+#endif
 #else
+#define IGNIS_ARRAYS(...) \
+    ((ignis_array_inputs){#__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
+#define IGNIS_INPUTS(...) ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
 #define IGNIS_SHAPE(...) ((ignis_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
+
+/*  Among the inputs of a formula: a number, or a tensor or array that is no variable, by a name. */
+#define IGNIS_VALUE(name, number) ignis_value(number)
+#define IGNIS_ARRAY_VALUE(name, number) ignis_array_value(number)
+#define IGNIS_NAMED(name, input) (input)
 
 #endif /* IGNIS_INCLUDED */
 
@@ -2964,6 +3302,7 @@ typedef struct ignis__thread {
     char *latest_message;            /* from malloc; null: there was none, or no memory for it */
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
+    bool called_back;                /* it runs a function given to ignis_stream_call */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -3199,9 +3538,13 @@ IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thr
 /*  The check that stands first in every public function. */
 static bool ignis__enter(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked))
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
         return true;
-    if (ignis__atomic_load(&ignis__global.forked))
+    if (ignis__this_thread.called_back)
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can "
+                    "be called");
+    else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
@@ -3321,6 +3664,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                                \
     X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                                   \
     X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                                   \
+    X(int, cuStreamCreateWithPriority, (void **, unsigned, int), 5050, 1)                                                                  \
     X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                                          \
     X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                                         \
     X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                                         \
@@ -3331,6 +3675,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                                             \
     X(int, cuModuleUnload, (void *), 2000, 1)                                                                                              \
     X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                                  \
+    X(int, cuModuleGetGlobal_v2, (ignis__address *, size_t *, void *, const char *), 3020, 1)                                              \
     X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
     X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
     X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
@@ -3350,7 +3695,9 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                                                    \
     X(int, cuStreamQuery, (void *), 2000, 1)                                                                                               \
     X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
+    X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                                         \
     X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
+    X(int, cuLaunchHostFunc, (void *, void (*)(void *), void *), 10000, 1)                                                                 \
     X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
     X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
     X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                                        \
@@ -3826,6 +4173,8 @@ typedef enum ignis__kind {
     IGNIS__KIND_TENSOR,
     IGNIS__KIND_OPTIMIZER,
     IGNIS__KIND_GRAPH,
+    IGNIS__KIND_EVENT,
+    IGNIS__KIND_TICKET,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -4123,6 +4472,7 @@ enum {
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
     IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
     IGNIS__CU_STREAM_PER_THREAD = 2,
+    IGNIS__CU_EVENT_DEFAULT = 0,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -4130,6 +4480,8 @@ enum {
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_NOT_FOUND = 500,
+    IGNIS__CU_NOT_READY = 600,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
     IGNIS__CU_FUNC_SHARED = 1,
@@ -4138,9 +4490,10 @@ enum {
     IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED = 8
 };
 
-/*  A stream that the caller brought. */
+/*  A stream that the caller brought, or has made by ignis_stream_create. */
 typedef struct ignis__foreign_stream {
     void *stream;
+    bool created;
     uint64_t serial;   /* tells this stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
@@ -4410,6 +4763,8 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
     while (device->foreign) {
         ignis__foreign_stream *foreign = device->foreign;
         device->foreign = foreign->next;
+        if (foreign->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
         ignis__free(foreign);
     }
     if (lost)
@@ -4506,6 +4861,7 @@ static void ignis__replays_drop(ignis__replays *replays)
 typedef struct ignis__capture {
     ignis__device *device;
     ignis__replays *replays;     /* of the graph that it becomes */
+    uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
@@ -4620,6 +4976,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     }
     replays->users = 1;
     capture->replays = replays;
+    capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
     ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
@@ -4877,6 +5234,502 @@ IGNIS_API void *ignis_stream_current(void)
     return ignis__stream_now(device);
 }
 
+/* --- streams that Ignis makes, events of the caller -------------------------------------------------------------------- */
+
+IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
+{
+    static const char call[] = "ignis_stream_create";
+    void *stream = NULL;
+    int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
+                            (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
+        serial = ignis__stream_adopt(call, device, stream);
+        foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+        if (foreign) {
+            foreign->created = true;
+            ignis__foreign_drop(device, foreign);
+        } else {
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+            stream = NULL;
+        }
+    }
+    ignis__device_leave(&binding);
+    return stream;
+}
+
+/*  Names those that ignis_device_close frees. */
+IGNIS__COLD static void ignis__streams_leaked(const char *call)
+{
+    const ignis__foreign_stream *foreign;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
+            if (foreign->created)
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", foreign->stream, i);
+}
+
+static bool ignis__stream_known(ignis__device *device, const void *stream)
+{
+    const ignis__capture *capture = ignis__capture_on(device);
+    const ignis__foreign_stream *foreign;
+    if (!ignis__atomic_load(&device->opened))
+        return false;
+    if (stream == device->stream || (capture && stream == capture->stream))
+        return true;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    ignis__mutex_unlock(&device->lock);
+    return foreign != NULL;
+}
+
+/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and reported, when
+    there is none. A stream of null becomes the current one. */
+static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
+{
+    ignis__device *device = ignis__device_current_enter(call, binding);
+    int i;
+    if (!device)
+        return NULL;
+    if (!*stream)
+        *stream = ignis__stream_now(device);
+    if (ignis__stream_known(device, *stream))
+        return device;
+    for (i = 0; i < ignis__device_total; i++) {
+        if (ignis__stream_known(&ignis__devices[i], *stream)) {
+            ignis__device_leave(binding);
+            return ignis__device_enter(call, &ignis__devices[i], binding) ? &ignis__devices[i] : NULL;
+        }
+    }
+    if (ignis__stream_adopt(call, device, *stream))
+        return device;
+    ignis__device_leave(binding);
+    return NULL;
+}
+
+/*  Whether a stream is captured, by whatever thread. */
+static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
+{
+    int status = 0;
+    bool ok = !ignis__atomic_load(&device->captures) || !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
+    *captured = status != 0;
+    return ok;
+}
+
+IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
+{
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
+    return false;
+}
+
+/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that waits for the
+    stream is waited for, as its wait would spoil the capture. */
+static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
+{
+    ignis__foreign_stream *foreign;
+    uint64_t serial;
+    bool joined, ok;
+    if (!ignis__stream_captured(call, device, stream, &joined))
+        return false;
+    if (captured == joined)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    if (joined)
+        return ignis__fail_captured(call, "the stream is captured, and cannot wait for what is outside of the capture");
+    if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
+        return ignis__fail_captured(call,
+                                    "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
+                                    "at the hand of its thread, join a capture");
+    serial = ignis__stream_adopt(call, device, stream);
+    foreign = serial ? ignis__foreign_next(device, serial - 1) : NULL;
+    if (!foreign)
+        return false;
+    ignis__mutex_lock(&foreign->lock);
+    ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
+{
+    static const char call[] = "ignis_stream_query";
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    int error;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!done)
+        return ignis__fail_null(call, "done");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    if (ignis__stream_captured(call, device, stream, &captured)) {
+        error = captured ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuStreamQuery, (stream));
+        *done = error == 0;
+        ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
+                      : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
+{
+    static const char call[] = "ignis_stream_wait";
+    ignis__device *earlier = NULL, *later;
+    ignis__spare_event *spare = NULL;
+    ignis__binding binding;
+    bool captured = false, ok;
+    later = ignis__stream_enter(call, &stream, &binding);
+    if (!later)
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    earlier = ignis__stream_enter(call, &other, &binding);
+    if (!earlier)
+        return ignis__failed();
+    ok = ignis__stream_captured(call, earlier, other, &captured);
+    if (ok && (earlier != later || stream != other))
+        ok = (spare = ignis__event_record(call, earlier, other)) != NULL;
+    ignis__device_leave(&binding);
+    if (!spare || !ignis__device_enter(call, later, &binding)) {
+        if (spare)
+            ignis__event_give(earlier, spare);
+        return ok && !spare ? IGNIS_OK : ignis__failed();
+    }
+    ok = ignis__stream_await(call, later, stream, spare->event, captured);
+    ignis__device_leave(&binding);
+    ignis__event_give(earlier, spare);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+typedef struct ignis__event {
+    ignis__slot slot; /* its lock is held while the event is recorded, or asked */
+    ignis__device *device;
+    void *event;
+    bool recorded;
+    uint64_t capture; /* the serial of the capture in which it was recorded last; 0: it was in none */
+} ignis__event;
+
+static ignis__pool ignis__events = IGNIS__POOL(ignis__event, IGNIS__KIND_EVENT, "event", IGNIS_DIAG_EVENT_FREED);
+
+IGNIS__COLD IGNIS_API ignis_event ignis_event_create(void)
+{
+    static const char call[] = "ignis_event_create";
+    ignis_event handle = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__device *device = ignis__device_current_enter(call, &binding);
+    ignis__event *event = device ? (ignis__event *)ignis__pool_take(call, &ignis__events) : NULL;
+    if (event && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&event->event, IGNIS__CU_EVENT_DEFAULT))) {
+        ignis__pool_give(&ignis__events, event);
+    } else if (event) {
+        event->device = device;
+        event->recorded = false;
+        event->capture = 0;
+        handle.id = ignis__pool_publish(&ignis__events, event);
+    }
+    if (device)
+        ignis__device_leave(&binding);
+    return handle;
+}
+
+static void ignis__event_drop(ignis__event *event)
+{
+    if (ignis__pool_drop(event)) {
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (event->event)); /* after a fault there is nothing more to say */
+        ignis__pool_give(&ignis__events, event);
+    }
+}
+
+/*  The event of a handle, held, and its device entered; null, and reported, when that cannot be. */
+static ignis__event *ignis__event_enter(const char *call, ignis_event handle, ignis__binding *binding)
+{
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    if (event && !ignis__device_enter(call, event->device, binding)) {
+        ignis__event_drop(event);
+        event = NULL;
+    }
+    return event;
+}
+
+static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding *binding, bool ok)
+{
+    ignis__device_leave(binding);
+    ignis__event_drop(event);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY for work that goes on. False: reported. */
+static bool ignis__event_ask(const char *call, ignis__event *event, int *error)
+{
+    if (event->capture)
+        return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
+    *error = IGNIS__CUDA(cuEventQuery, (event->event));
+    return *error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, event->device, "cuEventQuery", *error) == IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_event_record(ignis_event handle, void *stream)
+{
+    static const char call[] = "ignis_event_record";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture;
+    bool captured, ok = false;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    if (device != event->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the event is of device %d, the stream of device %d",
+                    (int)(event->device - ignis__devices), (int)(device - ignis__devices));
+    } else if (ignis__stream_captured(call, device, stream, &captured)) {
+        capture = captured ? ignis__capture_on(device) : NULL;
+        ok = captured == (capture != NULL) || ignis__fail_captured(call, "another thread captures the stream");
+        ignis__mutex_lock(&event->slot.lock);
+        ok = ok && !IGNIS__CUDA_FAILED(call, device, cuEventRecord, (event->event, stream));
+        if (ok) {
+            event->recorded = true;
+            event->capture = capture ? capture->serial : 0;
+        }
+        ignis__mutex_unlock(&event->slot.lock);
+    }
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_query(ignis_event handle, bool *done)
+{
+    static const char call[] = "ignis_event_query";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = done && ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (done)
+        *done = ok && error == 0;
+    else
+        ignis__fail_null(call, "done");
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_wait(ignis_event handle)
+{
+    static const char call[] = "ignis_event_wait";
+    ignis__binding binding;
+    ignis__event *event = ignis__event_enter(call, handle, &binding);
+    int error = 0;
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    ignis__mutex_lock(&event->slot.lock);
+    ok = ignis__event_ask(call, event, &error);
+    ignis__mutex_unlock(&event->slot.lock);
+    if (ok && error != 0)
+        ok = !IGNIS__CUDA_FAILED(call, event->device, cuEventSynchronize, (event->event));
+    return ignis__event_leave(event, &binding, ok);
+}
+
+IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms)
+{
+    static const char call[] = "ignis_event_elapsed_ms";
+    ignis_event handles[2];
+    ignis__event *events[2] = {NULL, NULL};
+    ignis__binding bindings[2];
+    float elapsed = 0;
+    int i, error = 0;
+    bool ok = ms != NULL;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!ms)
+        ignis__fail_null(call, "ms");
+    handles[0] = first, handles[1] = last;
+    for (i = 0; ok && i < 2; i++) {
+        events[i] = ignis__event_enter(call, handles[i], &bindings[i]);
+        ok = events[i] != NULL;
+        if (!ok)
+            break;
+        ignis__mutex_lock(&events[i]->slot.lock);
+        ok = ignis__event_ask(call, events[i], &error);
+        if (ok && (error != 0 || !events[i]->recorded)) {
+            ok = false;
+            ignis__fail(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
+                        error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+        }
+        ignis__mutex_unlock(&events[i]->slot.lock);
+    }
+    if (ok && events[0]->device != events[1]->device) {
+        ok = false;
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d", (int)(events[0]->device - ignis__devices),
+                    (int)(events[1]->device - ignis__devices));
+    }
+    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
+    for (i = 1; i >= 0; i--)
+        if (events[i])
+            (void)ignis__event_leave(events[i], &bindings[i], true);
+    if (ok)
+        *ms = (double)elapsed;
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_event_free(ignis_event handle)
+{
+    static const char call[] = "ignis_event_free";
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    bool live;
+    if (!event)
+        return ignis__failed();
+    live = ignis__handle_kill(event);
+    if (!live)
+        ignis__fail_stale(call, &ignis__events, handle.id);
+    ignis__event_drop(event);
+    return live ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__events_close(const char *call)
+{
+    ignis__event *event;
+    uint64_t index = 0;
+    while ((event = (ignis__event *)ignis__pool_next(&ignis__events, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "event of device %d", (int)(event->device - ignis__devices));
+        ignis__handle_kill(event);
+        ignis__event_drop(event);
+    }
+}
+
+IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
+{
+    static const char call[] = "ignis_stream_wait_event";
+    ignis__binding binding;
+    ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
+    ignis__device *device = event ? ignis__stream_enter(call, &stream, &binding) : NULL;
+    const ignis__capture *capture = ignis__capturing();
+    bool ok;
+    if (!event)
+        return ignis__failed();
+    if (!device) {
+        ignis__event_drop(event);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&event->slot.lock);
+    if (event->capture && !(capture && capture->serial == event->capture))
+        ok = ignis__fail_captured(call, "the event was recorded in a capture that is over, or another thread's");
+    else
+        ok = !event->recorded || ignis__stream_await(call, device, stream, event->event, event->capture != 0);
+    ignis__mutex_unlock(&event->slot.lock);
+    return ignis__event_leave(event, &binding, ok);
+}
+
+/* --- functions of the program that streams call --------------------------------------------------------------------------- */
+
+typedef struct ignis__callback {
+    void (*fn)(void *user_data);
+    void *user_data;
+    bool captured; /* called at each launch of a graph, which frees it */
+    struct ignis__callback *next;
+} ignis__callback;
+
+/*  Those that are not captured and were not called yet. Nobody calls the driver with the lock held, as the driver's thread takes it. */
+static struct {
+    ignis__mutex lock;
+    ignis__callback *first;
+} ignis__callbacks = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__callback_free(ignis__callback *callback)
+{
+    ignis__callback **link = &ignis__callbacks.first;
+    ignis__mutex_lock(&ignis__callbacks.lock);
+    while (*link != callback)
+        link = &(*link)->next;
+    *link = callback->next;
+    ignis__mutex_unlock(&ignis__callbacks.lock);
+    ignis__free(callback);
+}
+
+static void ignis__callback_drop(const char *call, void *item)
+{
+    (void)call;
+    ignis__free(item);
+}
+
+/*  Runs one, and calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: what it has recorded stays. */
+static void ignis__callback_run(void *context)
+{
+    ignis__callback *callback = (ignis__callback *)context;
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    ignis_status latest = thread->latest;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->called_back = true;
+    callback->fn(callback->user_data);
+    thread->called_back = false;
+    ignis__record_drop(thread);
+    thread->record = before;
+    thread->latest = latest;
+    if (!callback->captured)
+        ignis__callback_free(callback);
+}
+
+IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data)
+{
+    static const char call[] = "ignis_stream_call";
+    ignis__capture *capture;
+    ignis__callback *callback = NULL;
+    ignis__device *device;
+    ignis__binding binding;
+    bool captured, ok = false;
+    if (!ignis__enter(call))
+        return ignis__failed();
+    if (!fn)
+        return ignis__fail_null(call, "fn");
+    device = ignis__stream_enter(call, &stream, &binding);
+    if (!device)
+        return ignis__failed();
+    capture = ignis__capture_on(device);
+    if (!ignis__stream_captured(call, device, stream, &captured) ||
+        (captured && !capture && !ignis__fail_captured(call, "another thread captures the stream"))) {
+        callback = NULL; /* reported */
+    } else if ((callback = (ignis__callback *)ignis__alloc(sizeof *callback)) == NULL) {
+        ignis__fail_host_memory(call, sizeof *callback);
+    } else {
+        callback->fn = fn;
+        callback->user_data = user_data;
+        callback->captured = captured;
+        if (!captured) {
+            ignis__mutex_lock(&ignis__callbacks.lock);
+            callback->next = ignis__callbacks.first;
+            ignis__callbacks.first = callback;
+            ignis__mutex_unlock(&ignis__callbacks.lock);
+        }
+        if (captured && !ignis__capture_hold(call, capture, callback, NULL, ignis__callback_drop))
+            ignis__free(callback);
+        else
+            ok = !IGNIS__CUDA_FAILED(call, device, cuLaunchHostFunc, (stream, ignis__callback_run, callback));
+        if (!ok && !captured)
+            ignis__callback_free(callback);
+    }
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Those that are never called, after a fault. The devices are idle. */
+IGNIS__COLD static void ignis__callbacks_close(void)
+{
+    while (ignis__callbacks.first)
+        ignis__callback_free(ignis__callbacks.first);
+}
+
 IGNIS_API ignis_status ignis_synchronize(void)
 {
     static const char call[] = "ignis_synchronize";
@@ -4928,7 +5781,15 @@ typedef struct ignis__cache_part {
     ignis__block *bins[IGNIS__BINS];
 } ignis__cache_part;
 
+/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+typedef struct ignis__pinned {
+    void *memory;
+    int64_t size;
+    struct ignis__pinned *next;
+} ignis__pinned;
+
 typedef struct ignis__cache {
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody copies through now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
@@ -5475,6 +6336,12 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->spare_blocks = block->above;
         ignis__free(block);
     }
+    while (cache->lent || cache->spare) {
+        ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
+        *list = pinned->next;
+        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* fails with what is known already, if at all */
+        ignis__free(pinned);
+    }
     while (cache->parts) {
         ignis__cache_part *part = cache->parts;
         cache->parts = part->next;
@@ -5539,6 +6406,107 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     if (entered)
         ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
+IGNIS__COLD static ignis__pinned *ignis__pinned_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__pinned *pinned = (ignis__pinned *)ignis__alloc(sizeof *pinned);
+    if (!pinned) {
+        ignis__fail_host_memory(call, sizeof *pinned);
+        return NULL;
+    }
+    pinned->size = size;
+    pinned->memory = ignis__pinned_take(call, device, size);
+    if (pinned->memory)
+        return pinned;
+    ignis__free(pinned);
+    return NULL;
+}
+
+static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, ignis__pinned *pinned)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__mutex_lock(&cache->lock);
+    pinned->next = *list;
+    *list = pinned;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+/*  A piece to copy through, of IGNIS__PIECE bytes. ignis__pinned_keep among the spare ones gives it back. */
+#define IGNIS__PIECE ((int64_t)1 << 20)
+static ignis__pinned *ignis__piece_take(const char *call, ignis__device *device)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__pinned *piece;
+    ignis__mutex_lock(&cache->lock);
+    piece = cache->spare;
+    if (piece)
+        cache->spare = piece->next;
+    ignis__mutex_unlock(&cache->lock);
+    return piece ? piece : ignis__pinned_make(call, device, IGNIS__PIECE);
+}
+
+IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
+{
+    static const char call[] = "ignis_host_alloc";
+    ignis__pinned *pinned;
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return NULL;
+    if (size < 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 1", (long long)size);
+        return NULL;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return NULL;
+    pinned = ignis__pinned_make(call, device, size);
+    ignis__device_leave(&binding);
+    if (!pinned)
+        return NULL;
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].lent, pinned);
+    return pinned->memory;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
+{
+    static const char call[] = "ignis_host_free";
+    ignis__pinned *pinned = NULL, **link;
+    ignis_status status;
+    int i;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!memory)
+        return IGNIS_OK;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
+    for (i = 0; !pinned && i < ignis__device_total; i++) {
+        ignis__cache *cache = &ignis__caches[i];
+        ignis__mutex_lock(&cache->lock);
+        for (link = &cache->lent; *link && (*link)->memory != memory; link = &(*link)->next)
+            ;
+        pinned = *link;
+        if (pinned)
+            *link = pinned->next;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    if (!pinned)
+        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
+    status = ignis__pinned_give(call, &ignis__devices[i - 1], memory, pinned->size);
+    ignis__free(pinned);
+    return status;
+}
+
+IGNIS__COLD static void ignis__pinned_leaked(const char *call)
+{
+    const ignis__pinned *pinned;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
+                               (long long)pinned->size);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
@@ -7018,6 +7986,207 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
     return ignis__array_end(call, array, ok);
 }
 
+/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+
+/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+typedef struct ignis__transfer_part {
+    void *to;
+    const void *from;
+    ignis_dtype to_dtype, from_dtype;
+    int64_t count;
+} ignis__transfer_part;
+
+typedef struct ignis__ticket {
+    ignis__slot slot;
+    ignis__device *device;
+    ignis__spare_event *done;    /* behind the work; null: there is nothing to wait for */
+    ignis__pinned *piece;        /* null: none is needed */
+    ignis__transfer_part *parts; /* what the driver's thread has to do */
+} ignis__ticket;
+
+static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+
+/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
+{
+    ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take(call, &ignis__tickets);
+    if (ticket) {
+        ticket->device = device;
+        ticket->done = NULL;
+        ticket->piece = NULL;
+        ticket->parts = NULL;
+    }
+    return ticket;
+}
+
+/*  Takes a ticket apart whose work is through. */
+static void ignis__ticket_destroy(ignis__ticket *ticket)
+{
+    if (ticket->done)
+        ignis__event_give(ticket->device, ticket->done);
+    if (ticket->piece)
+        ignis__pinned_keep(ticket->device, &ignis__caches[ticket->device - ignis__devices].spare, ticket->piece);
+    ignis__free(ticket->parts);
+    ignis__pool_give(&ignis__tickets, ticket);
+}
+
+static void ignis__ticket_drop(ignis__ticket *ticket)
+{
+    if (ignis__pool_drop(ticket))
+        ignis__ticket_destroy(ticket);
+}
+
+static void ignis__transfer_part_run(void *context)
+{
+    const ignis__transfer_part *part = (const ignis__transfer_part *)context;
+    if (part->to_dtype == part->from_dtype)
+        memcpy(part->to, part->from, (size_t)(part->count * ignis__dtypes[part->to_dtype].size));
+    else
+        ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
+}
+
+/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
+{
+    int first, last, ordinal;
+    bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
+              ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
+    *direct = ok && first != 0 && last != 0;
+    return ok;
+}
+
+/*  Queues a transfer of an array that has elements; out or data is null. */
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
+                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+{
+    int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
+    ignis__transfer_part *part;
+    bool direct = false, ok = true;
+    if (dtype == array_dtype && !ignis__transfer_direct(work, out ? out : data, count * size, &direct))
+        return false;
+    if (direct && out)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (out, address, (size_t)(count * size), work->stream));
+    if (direct)
+        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (address, data, (size_t)(count * size), work->stream));
+    ticket->parts = (ignis__transfer_part *)ignis__alloc((size_t)((count + step - 1) / step) * sizeof *part);
+    if (!ticket->parts) {
+        ignis__fail_host_memory(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+        return false;
+    }
+    ticket->piece = ignis__piece_take(work->call, work->device);
+    ok = ticket->piece != NULL;
+    for (done = 0, part = ticket->parts; ok && done < count; done += part->count, part++) {
+        ignis__address at = address + (uint64_t)(done * size);
+        void *piece = ticket->piece->memory;
+        part->count = count - done < step ? count - done : step;
+        part->to = out ? (char *)out + done * ignis__dtypes[dtype].size : (char *)piece;
+        part->from = out ? (const char *)piece : (const char *)data + done * ignis__dtypes[dtype].size;
+        part->to_dtype = out ? dtype : array_dtype;
+        part->from_dtype = out ? array_dtype : dtype;
+        ok = (!out || !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2,
+                                          (piece, at, (size_t)(part->count * size), work->stream))) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             (out ||
+              !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (at, piece, (size_t)(part->count * size), work->stream)));
+    }
+    return ok;
+}
+
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
+                                                      int64_t count, bool to_host)
+{
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
+    ignis__ticket *ticket = NULL;
+    ignis__address address = 0;
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         !ignis__capture_refuses(call) &&
+         (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
+         (ticket = ignis__ticket_make(call, work.device)) != NULL;
+    if (ok && count > 0) {
+        ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
+             (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
+        if (!ok)
+            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+    }
+    if (ok)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else if (ticket)
+        ignis__ticket_destroy(ticket);
+    ignis__array_work_end(&work, array, ok);
+    return result;
+}
+
+IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
+}
+
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+{
+    return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
+}
+
+IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
+{
+    static const char call[] = "ignis_ticket_query";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    ignis__binding binding;
+    bool ok = done != NULL;
+    if (!ticket)
+        return ignis__failed();
+    if (!done) {
+        ignis__fail_null(call, "done");
+    } else {
+        *done = true;
+        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+            *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Waits for the work of a held ticket, and ends the ticket and the hold. */
+static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket)
+{
+    ignis__binding binding;
+    bool ok = true;
+    if (ticket->done && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+        ok = !IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event));
+        if (!ok)
+            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+        ignis__device_leave(&binding);
+    }
+    ignis__handle_kill(ticket);
+    ignis__ticket_drop(ticket);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
+{
+    static const char call[] = "ignis_ticket_wait";
+    ignis__ticket *ticket = (ignis__ticket *)ignis__handle_hold(call, &ignis__tickets, handle.id);
+    return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
+}
+
+/*  Tickets that nobody has waited for. */
+IGNIS__COLD static void ignis__tickets_close(const char *call)
+{
+    ignis__ticket *ticket;
+    uint64_t index = 0;
+    while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", (int)(ticket->device - ignis__devices));
+        (void)ignis__ticket_finish(call, ticket);
+    }
+}
+
 /*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
 static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
 {
@@ -7378,10 +8547,11 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
+/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. */
+IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created)
 {
-    static const char call[] = "ignis_stream_forget";
     ignis_status status = IGNIS_OK;
+    bool found = !created;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -7400,10 +8570,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
         for (link = &device->foreign; *link && (*link)->stream != stream; link = &(*link)->next)
             ;
         foreign = *link;
-        if (foreign)
+        found = foreign ? foreign->created == created : found;
+        if (foreign && found)
             *link = foreign->next;
         ignis__mutex_unlock(&device->lock);
-        if (!foreign)
+        if (!foreign || !found)
             continue;
         ignis__atomic_add(&ignis__stream_forgets, 1);
         entered = ignis__device_enter(call, device, &binding);
@@ -7423,6 +8594,21 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
             ignis__device_leave(&binding);
         }
     }
+    if (found)
+        return status;
+    return ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                       created ? "stream %p is none of ignis_stream_create, or was freed already"
+                               : "stream %p is one of ignis_stream_create: free it with ignis_stream_free",
+                       stream);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream) { return ignis__stream_forget("ignis_stream_forget", stream, false); }
+
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
+{
+    ignis_status status = ignis__stream_forget("ignis_stream_free", stream, true);
+    if (status != IGNIS_ERROR_ARGUMENT && status != IGNIS_ERROR_NOT_SETUP && status != IGNIS_ERROR_UNSUPPORTED)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream)); /* it is this thread's alone, whatever its work ended with */
     return status;
 }
 
@@ -8838,6 +10024,47 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel *kernel, const char *name, const void *data, int64_t size)
+{
+    ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
+    ignis__address address = 0;
+    size_t bytes = 0;
+    int error = code ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    if (!code)
+        return false;
+    if (error == IGNIS__CU_NOT_FOUND)
+        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
+                    kernel->program.entry, name);
+    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
+                    (long long)size);
+    else if (error == 0)
+        return ignis__copy_from_host(work, address, data, size);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel handle, const char *name, const void *data, int64_t size)
+{
+    static const char call[] = "ignis_kernel_set_symbol";
+    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
+    ignis__device *device;
+    ignis__work work;
+    bool ok = kernel && name && data;
+    if (!kernel)
+        return ignis__failed();
+    if (!ok)
+        ignis__fail_null(call, name ? "data" : "name");
+    if (ok && !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        ignis__work_begin(call, device, &work)) {
+        ok = ignis__symbol_set(&work, kernel, name, data, size);
+        ignis__work_end(&work);
+    } else {
+        ok = false;
+    }
+    ignis__kernel_drop(call, kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* --- launches ------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)          \
@@ -9167,14 +10394,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
     X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
     X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")                     \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")                   \
     X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
     X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
     X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
     X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")                         \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")                       \
     X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
     X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
     X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
@@ -9182,20 +10405,18 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
     X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
     X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_layer_norm_backward_onto_warp")                \
-    X(LAYER_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_layer_norm_backward_onto_block")              \
-    X(RMS_NORM_ONTO_WARP, NORM_ADD_CU, "ignis_rms_norm_backward_onto_warp")                    \
-    X(RMS_NORM_ONTO_BLOCK, NORM_ADD_CU, "ignis_rms_norm_backward_onto_block")                  \
-    X(LAYER_NORM_ODD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_warp")                           \
-    X(LAYER_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_block")                         \
-    X(RMS_NORM_ODD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_warp")                               \
-    X(RMS_NORM_ODD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_block")                             \
-    X(LAYER_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_odd_backward_warp")         \
-    X(LAYER_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_odd_backward_block")       \
-    X(LAYER_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_layer_norm_odd_backward_packed")     \
-    X(RMS_NORM_ODD_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_odd_backward_warp")             \
-    X(RMS_NORM_ODD_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_odd_backward_block")           \
-    X(RMS_NORM_ODD_BACKWARD_PACKED, NORM_ODD_CU, "ignis_rms_norm_odd_backward_packed")         \
+    X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
+    X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_backward_few")         \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_backward_warp")       \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_backward_block")     \
+    X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
+    X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
+    X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_backward_few")             \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_backward_warp")           \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_backward_block")         \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -9733,6 +10954,2028 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
 }
 
+/* ===============================================================================================================
+   >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
+   =============================================================================================================== */
+
+/* --- functions and operators ---------------------------------------------------------------------------------------------- */
+
+/*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
+    derivatives, null for 0. A term is of type W (w), an integer (i) or a truth value (b). Of type n are those that are integers, where
+    `integer` is given and all arguments are, and W else. Functions with a body are what that formula of a, b and c is. */
+typedef struct ignis__map_function {
+    const char *name;
+    int count; /* of arguments */
+    char type;
+    const char *value, *integer, *partial[2], *body;
+} ignis__map_function;
+
+enum {
+    IGNIS__MAP_INPUT,
+    IGNIS__MAP_NUMBER,
+    IGNIS__MAP_SELECT,
+    IGNIS__MAP_POWER,
+    IGNIS__MAP_WIDE,
+    IGNIS__MAP_TRUTH,
+    IGNIS__MAP_NEG,
+    IGNIS__MAP_NOT
+};
+
+/* clang-format off */
+static const ignis__map_function ignis__map_functions[] = {
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
+    {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
+    {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
+    {"", 1, 'b', "$a!=0", "$a!=0", {NULL, NULL}, NULL},
+    {"", 1, 'n', "-$a", "(i64)(0-(u64)$a)", {"-1", NULL}, NULL},
+    {"!", 1, 'b', "!$a", NULL, {NULL, NULL}, NULL},
+    {"||", 2, 'b', "$a||$b", NULL, {NULL, NULL}, NULL},
+    {"&&", 2, 'b', "$a&&$b", NULL, {NULL, NULL}, NULL},
+    {"==", 2, 'b', "$a==$b", "$a==$b", {NULL, NULL}, NULL},
+    {"!=", 2, 'b', "$a!=$b", "$a!=$b", {NULL, NULL}, NULL},
+    {"<=", 2, 'b', "$a<=$b", "$a<=$b", {NULL, NULL}, NULL},
+    {">=", 2, 'b', "$a>=$b", "$a>=$b", {NULL, NULL}, NULL},
+    {"<", 2, 'b', "$a<$b", "$a<$b", {NULL, NULL}, NULL},
+    {">", 2, 'b', "$a>$b", "$a>$b", {NULL, NULL}, NULL},
+    {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
+    {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
+    {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
+    {"/", 2, 'w', "$a/$b", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc($a/$b)"}, NULL},
+    {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
+    {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
+    {"max", 2, 'n', "$a>$b||$a!=$a?$a:$b", "$a>$b?$a:$b", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"min", 2, 'n', "$a<$b||$a!=$a?$a:$b", "$a<$b?$a:$b", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"relu", 1, 'n', "$a>0||$a!=$a?$a:(W)0", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
+    {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
+    {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
+    {"log", 1, 'w', "log($a)", NULL, {"1/$a", NULL}, NULL},
+    {"log2", 1, 'w', "log2($a)", NULL, {"(W)1.44269504088896341/$a", NULL}, NULL},
+    {"log10", 1, 'w', "log10($a)", NULL, {"(W)0.434294481903251828/$a", NULL}, NULL},
+    {"log1p", 1, 'w', "log1p($a)", NULL, {"1/(1+$a)", NULL}, NULL},
+    {"sqrt", 1, 'w', "sqrt($a)", NULL, {"(W)0.5/$r", NULL}, NULL},
+    {"rsqrt", 1, 'w', "rsqrt($a)", NULL, {"(W)-0.5*$r*$r*$r", NULL}, NULL},
+    {"cbrt", 1, 'w', "cbrt($a)", NULL, {"1/(3*$r*$r)", NULL}, NULL},
+    {"sin", 1, 'w', "sin($a)", NULL, {"cos($a)", NULL}, NULL},
+    {"cos", 1, 'w', "cos($a)", NULL, {"-sin($a)", NULL}, NULL},
+    {"tan", 1, 'w', "tan($a)", NULL, {"1+$r*$r", NULL}, NULL},
+    {"asin", 1, 'w', "asin($a)", NULL, {"rsqrt(1-$a*$a)", NULL}, NULL},
+    {"acos", 1, 'w', "acos($a)", NULL, {"-rsqrt(1-$a*$a)", NULL}, NULL},
+    {"atan", 1, 'w', "atan($a)", NULL, {"1/(1+$a*$a)", NULL}, NULL},
+    {"sinh", 1, 'w', "sinh($a)", NULL, {"cosh($a)", NULL}, NULL},
+    {"cosh", 1, 'w', "cosh($a)", NULL, {"sinh($a)", NULL}, NULL},
+    {"tanh", 1, 'w', "tanh($a)", NULL, {"1-$r*$r", NULL}, NULL},
+    {"sigmoid", 1, 'w', "sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
+    {"softplus", 1, 'w', "softplus($a)", NULL, {"sigmoid($a)", NULL}, NULL},
+    {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
+    {"floor", 1, 'w', "floor($a)", NULL, {NULL, NULL}, NULL},
+    {"ceil", 1, 'w', "ceil($a)", NULL, {NULL, NULL}, NULL},
+    {"round", 1, 'w', "rint($a)", NULL, {NULL, NULL}, NULL},
+    {"trunc", 1, 'w', "trunc($a)", NULL, {NULL, NULL}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL, {"($b==0?(W)0:$b*pow($a,$b-1))", "($a==0&&$b>=0?(W)0:$r*log($a))"}, NULL},
+    {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
+    {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
+    {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*(a + 0.044715*a*a*a)))"},
+    {"gelu_exact", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + erf(a*0.70710678118654752))"},
+    {"logsigmoid", 1, 0, NULL, NULL, {NULL, NULL}, "-softplus(-a)"},
+    {"square", 1, 0, NULL, NULL, {NULL, NULL}, "a*a"},
+    {"clamp", 3, 0, NULL, NULL, {NULL, NULL}, "a < b ? b : a > c ? c : a"},
+    {"lerp", 3, 0, NULL, NULL, {NULL, NULL}, "a + c*(b - a)"},
+    {"isnan", 1, 0, NULL, NULL, {NULL, NULL}, "a != a"},
+    {"isinf", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) == inf"},
+    {"isfinite", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) < inf"},
+};
+
+static const struct {
+    const char *name, *value;
+} ignis__map_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "infinity"}, {"nan", "not_a_number"}};
+/* clang-format on */
+
+/* --- reading a formula ---------------------------------------------------------------------------------------------------- */
+
+#define IGNIS__MAP_TERMS 1000
+#define IGNIS__MAP_NAMES 300
+#define IGNIS__MAP_TOKENS 1000
+#define IGNIS__MAP_DEPTH 60
+#define IGNIS__MAP_LENGTH 16384
+
+typedef struct ignis__map_term {
+    short function, arg[3];
+    char type;        /* w, i or b */
+    short length;     /* of text */
+    int64_t number;   /* an input's index; an integer; the exponent of a power */
+    const char *text; /* of a number of type w; null: it is `number` */
+} ignis__map_term;
+
+typedef struct ignis__map_name {
+    const char *text;
+    size_t length;
+    int term;
+} ignis__map_name;
+
+/*  A formula being read. After the first fault every token is the end. */
+typedef struct ignis__map_reader {
+    const char *text;
+    size_t at, start; /* behind the current token; its place */
+    char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
+    int tokens, depth;
+    bool inside; /* the body of a function */
+    int name_first, name_count, term_count;
+    ignis__map_name name[IGNIS__MAP_NAMES];
+    ignis__map_term term[IGNIS__MAP_TERMS];
+    size_t column;
+    char fault[400];
+} ignis__map_reader;
+
+static bool ignis__map_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool ignis__map_is_digit(char c) { return c >= '0' && c <= '9'; }
+static size_t ignis__map_word(const char *text)
+{
+    size_t length = 0;
+    while (ignis__map_is_letter(text[length]) || (length && ignis__map_is_digit(text[length])))
+        length++;
+    return length;
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static int ignis__map_fault(ignis__map_reader *r, size_t at, const char *format, ...)
+{
+    va_list args;
+    if (!*r->fault) {
+        va_start(args, format);
+        vsnprintf(r->fault, sizeof r->fault, format, args);
+        va_end(args);
+        r->column = at + 1;
+        r->kind = 0;
+    }
+    return 0;
+}
+
+/*  Goes on to the next token. */
+static void ignis__map_next(ignis__map_reader *r)
+{
+    const char *text = r->text;
+    size_t at = r->at;
+    if (*r->fault)
+        return;
+    at += strspn(text + at, " \t\r\n");
+    r->start = at;
+    if (!r->inside && ++r->tokens > IGNIS__MAP_TOKENS) {
+        ignis__map_fault(r, at, "the formula has more than %d words and signs", IGNIS__MAP_TOKENS);
+        return;
+    }
+    if (!text[at]) {
+        r->kind = 0;
+    } else if (ignis__map_is_letter(text[at])) {
+        r->kind = 'a';
+        at += ignis__map_word(text + at);
+    } else if (ignis__map_is_digit(text[at]) || (text[at] == '.' && ignis__map_is_digit(text[at + 1]))) {
+        r->kind = '0';
+        at += strspn(text + at, "0123456789");
+        at += text[at] == '.';
+        at += strspn(text + at, "0123456789");
+        if (text[at] == 'e' || text[at] == 'E') {
+            size_t sign = text[at + 1] == '+' || text[at + 1] == '-', digits = strspn(text + at + 1 + sign, "0123456789");
+            at += digits ? 1 + sign + digits : 0;
+        }
+        if (ignis__map_is_letter(text[at]) || text[at] == '.')
+            ignis__map_fault(r, at, "'%c' does not belong to a number", text[at]);
+    } else {
+        r->kind = '+';
+        if (!strchr("+-*/%<>=!&|?:;(),", text[at]))
+            ignis__map_fault(r, at, "'%c' is no part of a formula%s", text[at] > ' ' && text[at] < 127 ? text[at] : '?',
+                             text[at] == '^' ? "; pow(a, b) is a power" : "");
+        else if (text[at] == '&' || text[at] == '|') {
+            if (text[at + 1] != text[at])
+                ignis__map_fault(r, at, "'%c' is no part of a formula; there is '%c%c'", text[at], text[at], text[at]);
+            else
+                at++;
+        } else if (strchr("<>=!", text[at]) && text[at + 1] == '=')
+            at++;
+        at++;
+    }
+    r->at = at;
+}
+
+static bool ignis__map_is(const ignis__map_reader *r, const char *sign)
+{
+    size_t length = strlen(sign);
+    return r->kind == '+' && r->at - r->start == length && strncmp(r->text + r->start, sign, length) == 0;
+}
+
+static bool ignis__map_take(ignis__map_reader *r, const char *sign)
+{
+    bool is = ignis__map_is(r, sign);
+    if (is)
+        ignis__map_next(r);
+    return is;
+}
+
+/*  The current token for a message, in *out. */
+IGNIS__COLD static const char *ignis__map_token(const ignis__map_reader *r, char *out, size_t size)
+{
+    size_t length = r->at - r->start;
+    if (r->kind)
+        snprintf(out, size, "'%.*s'", (int)(length < 30 ? length : 30), r->text + r->start);
+    else
+        snprintf(out, size, "the end");
+    return out;
+}
+
+static void ignis__map_want(ignis__map_reader *r, const char *sign)
+{
+    char token[40];
+    if (!ignis__map_take(r, sign))
+        ignis__map_fault(r, r->start, "'%s' is expected before %s", sign, ignis__map_token(r, token, sizeof token));
+}
+
+/*  The term that is as given, a new one or one that is there. */
+static int ignis__map_term_of(ignis__map_reader *r, const ignis__map_term *wanted)
+{
+    int i;
+    for (i = r->term_count - 1; i >= 0; i--) {
+        const ignis__map_term *term = &r->term[i];
+        if (term->function == wanted->function && term->type == wanted->type && term->number == wanted->number &&
+            memcmp(term->arg, wanted->arg, sizeof term->arg) == 0 && term->length == wanted->length &&
+            (term->length == 0 || memcmp(term->text, wanted->text, (size_t)term->length) == 0))
+            return i;
+    }
+    if (r->term_count == IGNIS__MAP_TERMS)
+        return ignis__map_fault(r, r->start, "the formula has more than %d operations", IGNIS__MAP_TERMS);
+    r->term[r->term_count] = *wanted;
+    return r->term_count++;
+}
+
+static int ignis__map_number(ignis__map_reader *r, char type, int64_t number, const char *text, size_t length)
+{
+    ignis__map_term term;
+    memset(&term, 0, sizeof term);
+    term.function = IGNIS__MAP_NUMBER;
+    term.type = type;
+    term.number = number;
+    term.text = text;
+    term.length = (short)length;
+    return ignis__map_term_of(r, &term);
+}
+
+/*  A term as W, or as a truth value. */
+static int ignis__map_as(ignis__map_reader *r, char type, int x)
+{
+    ignis__map_term term;
+    if (r->term[x].type == type)
+        return x;
+    if (r->term[x].function == IGNIS__MAP_NUMBER && type == 'w')
+        return ignis__map_number(r, 'w', r->term[x].number, NULL, 0);
+    memset(&term, 0, sizeof term);
+    term.function = type == 'w' ? IGNIS__MAP_WIDE : IGNIS__MAP_TRUTH;
+    term.type = type;
+    term.arg[0] = (short)x;
+    return ignis__map_term_of(r, &term);
+}
+
+/*  A function of terms: the term, with its arguments in the types that it takes. */
+static int ignis__map_apply(ignis__map_reader *r, int function, const int *args, int64_t number)
+{
+    const ignis__map_function *f = &ignis__map_functions[function];
+    ignis__map_term term;
+    bool select = function == IGNIS__MAP_SELECT, integers = f->integer != NULL, truths = f->type == 'b' && !f->integer;
+    int i;
+    memset(&term, 0, sizeof term);
+    term.function = (short)function;
+    term.number = number;
+    for (i = select; i < f->count; i++)
+        integers = integers && r->term[args[i]].type != 'w';
+    for (i = 0; i < f->count; i++)
+        term.arg[i] = (short)ignis__map_as(r, truths || (select && i == 0) ? 'b' : integers ? r->term[args[i]].type : 'w', args[i]);
+    term.type = f->type != 'n' ? f->type : integers ? 'i' : 'w';
+    return ignis__map_term_of(r, &term);
+}
+
+static int ignis__map_expression(ignis__map_reader *r);
+
+/*  What a function's body is of terms. */
+static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, const int *args)
+{
+    static const char *const letters = "abc";
+    const char *text = r->text;
+    size_t at = r->at, start = r->start;
+    char kind = r->kind;
+    bool inside = r->inside;
+    int first = r->name_first, count = r->name_count, i, result;
+    if (*r->fault || count + f->count > IGNIS__MAP_NAMES)
+        return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+    for (i = 0; i < f->count; i++) {
+        r->name[count + i].text = letters + i;
+        r->name[count + i].length = 1;
+        r->name[count + i].term = args[i];
+    }
+    r->name_first = count;
+    r->name_count = count + f->count;
+    r->text = f->body;
+    r->at = 0;
+    r->inside = true;
+    ignis__map_next(r);
+    result = ignis__map_expression(r);
+    r->text = text;
+    r->at = at;
+    r->start = start;
+    r->kind = *r->fault ? 0 : kind;
+    r->inside = inside;
+    r->name_first = first;
+    r->name_count = count;
+    return result;
+}
+
+/*  A function's call, behind its name, which begins at `start`. */
+static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
+{
+    const char *name = r->text + start;
+    int function, count = 0, args[3] = {0, 0, 0};
+    const ignis__map_function *f = NULL;
+    for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
+        f = &ignis__map_functions[function];
+        if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
+            break;
+    }
+    if (function == IGNIS__COUNT(ignis__map_functions))
+        return ignis__map_fault(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30), name);
+    ignis__map_next(r);
+    if (!ignis__map_is(r, ")")) {
+        do {
+            int arg = ignis__map_expression(r);
+            if (count < 3)
+                args[count] = arg;
+            count++;
+        } while (ignis__map_take(r, ","));
+    }
+    ignis__map_want(r, ")");
+    if (count != f->count)
+        return ignis__map_fault(r, start, "%s takes %d value%s, not %d", f->name, f->count, f->count == 1 ? "" : "s", count);
+    if (*r->fault)
+        return 0;
+    if (f->body)
+        return ignis__map_body(r, f, args);
+    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__MAP_NUMBER && r->term[args[1]].type == 'i')
+        return ignis__map_apply(r, IGNIS__MAP_POWER, args, r->term[args[1]].number);
+    return ignis__map_apply(r, function, args, 0);
+}
+
+IGNIS__COLD static int ignis__map_unknown(ignis__map_reader *r, size_t start, size_t length)
+{
+    char names[300] = "";
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, names, sizeof names);
+    for (i = r->name_first; i < r->name_count; i++)
+        ignis__text_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
+    return ignis__map_fault(r, start, "'%.*s' is not known; the names are %s", (int)(length < 30 ? length : 30), r->text + start, names);
+}
+
+/*  A name, a call, a number or an expression in parentheses. */
+static int ignis__map_primary(ignis__map_reader *r)
+{
+    size_t start = r->start, length = r->at - start, digit;
+    const char *text = r->text + start;
+    char kind = r->kind, token[40];
+    int i;
+    if (ignis__map_take(r, "(")) {
+        i = ignis__map_expression(r);
+        ignis__map_want(r, ")");
+        return i;
+    }
+    if (kind != 'a' && kind != '0')
+        return ignis__map_fault(r, start, "%s where a value is expected", ignis__map_token(r, token, sizeof token));
+    ignis__map_next(r);
+    if (kind == '0') {
+        int64_t number = 0;
+        for (digit = 0; digit < length && ignis__map_is_digit(text[digit]); digit++) {
+            if (number > (INT64_MAX - 9) / 10)
+                break;
+            number = 10 * number + (text[digit] - '0');
+        }
+        return digit == length ? ignis__map_number(r, 'i', number, NULL, 0) : ignis__map_number(r, 'w', 0, text, length);
+    }
+    if (ignis__map_is(r, "("))
+        return ignis__map_call(r, start, length);
+    for (i = r->name_count - 1; i >= r->name_first; i--)
+        if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
+            return r->name[i].term;
+    for (i = 0; i < IGNIS__COUNT(ignis__map_constants); i++)
+        if (strlen(ignis__map_constants[i].name) == length && strncmp(ignis__map_constants[i].name, text, length) == 0)
+            return ignis__map_number(r, 'w', 0, ignis__map_constants[i].value, strlen(ignis__map_constants[i].value));
+    return ignis__map_unknown(r, start, length);
+}
+
+/*  An expression behind signs. Signs are counted, as they nest. */
+static int ignis__map_unary(ignis__map_reader *r)
+{
+    bool minus = ignis__map_is(r, "-");
+    int x;
+    if (!minus && !ignis__map_is(r, "!") && !ignis__map_is(r, "+"))
+        return ignis__map_primary(r);
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    if (ignis__map_take(r, "+")) {
+        x = ignis__map_unary(r);
+    } else {
+        ignis__map_next(r);
+        x = ignis__map_unary(r);
+        if (minus && r->term[x].function == IGNIS__MAP_NUMBER && r->term[x].type == 'i')
+            x = ignis__map_number(r, 'i', -r->term[x].number, NULL, 0);
+        else if (!*r->fault)
+            x = ignis__map_apply(r, minus ? IGNIS__MAP_NEG : IGNIS__MAP_NOT, &x, 0);
+    }
+    r->depth--;
+    return x;
+}
+
+/*  Operators of two sides, by how tightly they bind. */
+static int ignis__map_binary(ignis__map_reader *r, int level)
+{
+    static const char *const levels[] = {"||", "&&", "== !=", "<= >= < >", "+ -", "* / %"};
+    int sides[2], function;
+    if (level == IGNIS__COUNT(levels))
+        return ignis__map_unary(r);
+    sides[0] = ignis__map_binary(r, level + 1);
+    for (;;) {
+        size_t length = r->at - r->start;
+        for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++)
+            if (ignis__map_functions[function].count == 2 && !ignis__map_is_letter(ignis__map_functions[function].name[0]) &&
+                ignis__map_is(r, ignis__map_functions[function].name))
+                break;
+        if (function == IGNIS__COUNT(ignis__map_functions) || *r->fault)
+            return sides[0];
+        { /* one of this level? its name stands in the list as a word */
+            const char *found = strstr(levels[level], ignis__map_functions[function].name);
+            while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
+                found = strstr(found + 1, ignis__map_functions[function].name);
+            if (!found)
+                return sides[0];
+        }
+        ignis__map_next(r);
+        sides[1] = ignis__map_binary(r, level + 1);
+        if (*r->fault)
+            return 0;
+        sides[0] = ignis__map_apply(r, function, sides, 0);
+    }
+}
+
+static int ignis__map_expression(ignis__map_reader *r)
+{
+    int args[3];
+    if (++r->depth > IGNIS__MAP_DEPTH)
+        return ignis__map_fault(r, r->start, "the formula is nested deeper than %d", IGNIS__MAP_DEPTH);
+    args[0] = ignis__map_binary(r, 0);
+    if (ignis__map_take(r, "?")) {
+        args[1] = ignis__map_expression(r);
+        ignis__map_want(r, ":");
+        args[2] = ignis__map_expression(r);
+        args[0] = *r->fault ? 0 : ignis__map_apply(r, IGNIS__MAP_SELECT, args, 0);
+    }
+    r->depth--;
+    return args[0];
+}
+
+/*  Statements `name = expression;`, then the expression that is the result. */
+static int ignis__map_program(ignis__map_reader *r)
+{
+    char token[40];
+    int result;
+    ignis__map_next(r);
+    while (r->kind == 'a') {
+        size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
+        ignis__map_name *name = &r->name[r->name_count];
+        if (r->text[behind] != '=' || r->text[behind + 1] == '=')
+            break;
+        ignis__map_next(r);
+        ignis__map_next(r);
+        result = ignis__map_expression(r);
+        ignis__map_want(r, ";");
+        if (r->name_count == IGNIS__MAP_NAMES)
+            return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+        if (*r->fault)
+            return 0;
+        name->text = r->text + start;
+        name->length = length;
+        name->term = result;
+        r->name_count++;
+    }
+    result = ignis__map_expression(r);
+    ignis__map_take(r, ";");
+    if (r->kind)
+        ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
+    return result;
+}
+
+/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
+    False: the last of the names is neither, or one too many. */
+static bool ignis__map_names(const char *text, ignis__map_name *names, int *count, int capacity)
+{
+    *count = 0;
+    for (;;) {
+        ignis__map_name *name = &names[*count];
+        size_t word, length = 0;
+        int depth = 0;
+        text += strspn(text, " \t\r\n");
+        while (text[length] && (depth > 0 || text[length] != ',')) {
+            depth += strchr("([{", text[length]) ? 1 : strchr(")]}", text[length]) ? -1 : 0;
+            length++;
+        }
+        if (*count == capacity)
+            return false;
+        ++*count;
+        name->text = text;
+        name->length = length;
+        word = ignis__map_word(text);
+        if (word > 0 && word + strspn(text + word, " \t\r\n") == length) {
+            name->length = word;
+        } else {
+            const char *inner = text + word + strspn(text + word, " \t\r\n");
+            if (word == 0 || *inner != '(')
+                return false;
+            inner += 1 + strspn(inner + 1, " \t\r\n");
+            word = ignis__map_word(inner);
+            if (word == 0 || inner[word + strspn(inner + word, " \t\r\n")] != ',')
+                return false;
+            name->text = inner;
+            name->length = word;
+        }
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
+}
+
+/* --- formulas that were read ------------------------------------------------------------------------------------------------ */
+
+/*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
+enum { IGNIS__MAP_UNUSED, IGNIS__MAP_LINEAR, IGNIS__MAP_ONE, IGNIS__MAP_VALUE, IGNIS__MAP_ROW, IGNIS__MAP_COLUMN };
+
+#define IGNIS__MAP_THREADS 128
+
+typedef struct ignis__map_spec {
+    uint16_t
+        needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
+    uint16_t reduced; /* bits of results */
+    uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint8_t dtype[IGNIS_MAX_INPUTS + 1], kind[IGNIS_MAX_INPUTS + 1], out[IGNIS_MAX_INPUTS];
+    uint8_t outs;
+} ignis__map_spec;
+
+typedef struct ignis__map_kernel {
+    ignis__map_spec spec;
+    ignis__device *device;
+    ignis__module module;
+    void *function, *finish; /* null where nothing is reduced */
+    struct ignis__map_kernel *next;
+} ignis__map_kernel;
+
+/*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
+typedef struct ignis__map_needs {
+    uint32_t needed, used, same;
+} ignis__map_needs;
+
+/*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
+typedef struct ignis__formula {
+    uint64_t hash;
+    uint32_t integers;
+    int count, term_count, result;
+    char *text, *names;
+    ignis__map_term *term;
+    ignis__map_kernel *kernels;
+    ignis__map_needs needs[4]; /* found last */
+    int needs_next;
+    struct ignis__formula *next;
+} ignis__formula;
+
+static struct {
+    ignis__mutex lock;
+    ignis__formula *first[256];
+} ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
+
+/*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, const char *text, const char *names, uint64_t hash, int count,
+                                                       uint32_t integers)
+{
+    size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
+    ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
+    ignis__map_term term;
+    int i, k;
+    memset(r, 0, sizeof *r);
+    if (!formula)
+        return NULL;
+    formula->hash = hash;
+    formula->integers = integers;
+    formula->count = count;
+    formula->text = (char *)(formula + 1);
+    formula->names = formula->text + text_size;
+    memcpy(formula->text, text, text_size);
+    memcpy(formula->names, names, names_size);
+    r->text = formula->text;
+    if (!ignis__map_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+        ignis__map_fault(r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
+                         (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
+                         r->name[r->name_count - 1].text);
+    else if (r->name_count != count)
+        ignis__map_fault(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+    else if (text_size > IGNIS__MAP_LENGTH)
+        ignis__map_fault(r, 0, "the formula is longer than %d characters", IGNIS__MAP_LENGTH - 1);
+    r->column = 0; /* none of these is one of the formula */
+    for (i = 0; i < count && !*r->fault; i++) {
+        for (k = 0; k < i; k++)
+            if (r->name[i].length == r->name[k].length && strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
+                ignis__map_fault(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length, r->name[i].text);
+        memset(&term, 0, sizeof term);
+        term.function = IGNIS__MAP_INPUT;
+        term.type = integers >> i & 1 ? 'i' : 'w';
+        term.number = i;
+        r->name[i].term = ignis__map_term_of(r, &term);
+    }
+    if (!*r->fault)
+        formula->result = ignis__map_program(r);
+    if (!*r->fault)
+        formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+    if (!formula->term) {
+        ignis__free(formula);
+        return NULL;
+    }
+    formula->term_count = r->term_count;
+    memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
+    return formula;
+}
+
+/*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
+static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count, uint32_t integers)
+{
+    ignis__formula *formula, **list;
+    ignis__map_reader *r;
+    uint64_t hash = ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
+    list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (formula = *list; formula; formula = formula->next)
+        if (formula->hash == hash && formula->integers == integers && strcmp(formula->text, text) == 0 &&
+            strcmp(formula->names, names) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (formula)
+        return formula;
+    r = (ignis__map_reader *)ignis__alloc(sizeof *r);
+    formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
+    if (formula) { /* two threads may read the same one; both stay, the newer is found */
+        ignis__mutex_lock(&ignis__formulas.lock);
+        formula->next = *list;
+        *list = formula;
+        ignis__mutex_unlock(&ignis__formulas.lock);
+    } else if (r && *r->fault && r->column) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)r->column, text, r->fault);
+    } else if (r && *r->fault) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", r->fault);
+    } else {
+        ignis__fail_host_memory(call, sizeof *r);
+    }
+    ignis__free(r);
+    return formula;
+}
+
+/* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
+
+/*  A text that grows. */
+typedef struct ignis__map_text {
+    char *data;
+    size_t length, capacity;
+    bool failed;
+} ignis__map_text;
+
+IGNIS__PRINTF(2, 3)
+IGNIS__COLD static void ignis__map_add(ignis__map_text *t, const char *format, ...)
+{
+    for (;;) {
+        size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
+        va_list args;
+        int length;
+        char *data;
+        va_start(args, format);
+        length = t->failed ? 0 : vsnprintf(t->data ? t->data + t->length : NULL, left, format, args);
+        va_end(args);
+        if (t->failed || (length >= 0 && (size_t)length < left)) {
+            t->length += (size_t)length;
+            return;
+        }
+        data = (char *)ignis__alloc(capacity);
+        t->failed = !data || length < 0;
+        if (data && t->length)
+            memcpy(data, t->data, t->length);
+        ignis__free(t->data);
+        t->data = data;
+        t->capacity = data ? capacity : 0;
+    }
+}
+
+/*  A formula's lines under way. used: the terms that were named. For each term and input, partial is the derivative: 0 for 0, 1 for 1,
+    else 2 + the term whose line has it. */
+typedef struct ignis__map_lines {
+    const ignis__formula *formula;
+    ignis__map_text text;
+    unsigned char *used;
+    short *partial;
+} ignis__map_lines;
+
+IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
+{
+    const ignis__map_term *term = &lines->formula->term[at];
+    lines->used[at] = 1;
+    if (term->function == IGNIS__MAP_INPUT)
+        ignis__map_add(&lines->text, "x%d", (int)term->number);
+    else if (term->function != IGNIS__MAP_NUMBER)
+        ignis__map_add(&lines->text, "n%d", at);
+    else if (term->type == 'i')
+        ignis__map_add(&lines->text, term->number < 0 ? "(%lldLL)" : "%lldLL", (long long)term->number);
+    else if (!term->text)
+        ignis__map_add(&lines->text, "((W)%lldLL)", (long long)term->number);
+    else if (ignis__map_is_digit(term->text[0]) || term->text[0] == '.') {
+        bool whole = strspn(term->text, "0123456789") >= (size_t)term->length;
+        ignis__map_add(&lines->text, "((W)%.*s%s)", (int)term->length, term->text, whole ? "." : "");
+    } else
+        ignis__map_add(&lines->text, "(%.*s)", (int)term->length, term->text);
+}
+
+/*  A row's CUDA text for a term. */
+IGNIS__COLD static void ignis__map_add_row(ignis__map_lines *lines, const char *row, int at)
+{
+    const ignis__map_term *term = &lines->formula->term[at];
+    for (; *row; row++) {
+        if (*row != '$') {
+            ignis__map_add(&lines->text, "%c", *row);
+            continue;
+        }
+        row++;
+        if (*row == 'n')
+            ignis__map_add(&lines->text, "(%lldLL)", (long long)term->number);
+        else
+            ignis__map_add_term(lines, *row == 'r' ? at : term->arg[*row - 'a']);
+    }
+}
+
+/*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
+IGNIS__COLD static void ignis__map_add_partials(ignis__map_lines *lines, uint32_t needed, const unsigned char *live)
+{
+    const ignis__formula *formula = lines->formula;
+    int at, input, i, k, count = formula->count;
+    for (at = 0; at < formula->term_count; at++) {
+        const ignis__map_term *term = &formula->term[at];
+        const ignis__map_function *f = &ignis__map_functions[term->function];
+        short *partial = lines->partial + at * count;
+        if (!live[at] || term->type != 'w')
+            continue;
+        if (term->function == IGNIS__MAP_INPUT) {
+            partial[term->number] = (short)(needed >> term->number & 1);
+            continue;
+        }
+        for (input = 0; input < count; input++) {
+            short of[3] = {0, 0, 0};
+            int terms = 0, last = 0;
+            bool select = term->function == IGNIS__MAP_SELECT;
+            for (i = select; i < f->count; i++) {
+                of[i] = lines->partial[term->arg[i] * count + input];
+                if (of[i] && (select || f->partial[i]))
+                    terms++, last = i;
+            }
+            if (!terms)
+                continue;
+            if (select ? of[1] == of[2] : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* that of an argument */
+                partial[input] = of[last];
+                continue;
+            }
+            partial[input] = (short)(2 + at);
+            ignis__map_add(&lines->text, "    const W d%d_%d = ", at, input);
+            if (select)
+                ignis__map_add_term(lines, term->arg[0]);
+            for (i = select; i < f->count; i++) {
+                const char *row = select ? "1" : f->partial[i];
+                bool one = row && strcmp(row, "1") == 0;
+                if (select)
+                    ignis__map_add(&lines->text, i == 1 ? " ? " : " : ");
+                else if (!of[i] || !row)
+                    continue;
+                else if (terms-- < (f->count == 2 && of[0] && f->partial[0] && of[1] && f->partial[1] ? 2 : 1))
+                    ignis__map_add(&lines->text, " + ");
+                if (!one) {
+                    ignis__map_add(&lines->text, "(");
+                    ignis__map_add_row(lines, row, at);
+                    ignis__map_add(&lines->text, of[i] > 1 ? ")*" : ")");
+                }
+                k = of[i] - 2;
+                if (k >= 0)
+                    ignis__map_add(&lines->text, "d%d_%d", k, input);
+                else if (one)
+                    ignis__map_add(&lines->text, "(W)%d", (int)of[i]);
+            }
+            ignis__map_add(&lines->text, ";\n");
+        }
+    }
+}
+
+/*  Marks what the marked terms are made of. */
+static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
+{
+    int at, i;
+    for (at = formula->term_count - 1; at >= 0; at--)
+        for (i = 0; used[at] && i < ignis__map_functions[formula->term[at].function].count; i++)
+            used[formula->term[at].arg[i]] = 1;
+}
+
+/*  Writes the lines of a value, or of the derivatives by some inputs; ignis__map_lines_free frees them. */
+IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed)
+{
+    static const char types[] = "wib";
+    static const char *const names[] = {"W", "i64", "bool"};
+    size_t terms = (size_t)formula->term_count;
+    unsigned char *live;
+    ignis__map_text partials;
+    int at;
+    memset(lines, 0, sizeof *lines);
+    lines->formula = formula;
+    lines->used = (unsigned char *)ignis__alloc(2 * terms);
+    lines->partial = (short *)ignis__alloc(terms * (size_t)formula->count * sizeof(short));
+    if (!lines->used || !lines->partial)
+        return false;
+    memset(lines->used, 0, 2 * terms);
+    memset(lines->partial, 0, terms * (size_t)formula->count * sizeof(short));
+    live = lines->used + terms;
+    live[formula->result] = 1;
+    ignis__map_mark(formula, live);
+    if (needed)
+        ignis__map_add_partials(lines, needed, live);
+    else
+        lines->used[formula->result] = 1;
+    ignis__map_mark(formula, lines->used);
+    partials = lines->text;
+    memset(&lines->text, 0, sizeof lines->text);
+    for (at = 0; at < formula->term_count; at++) {
+        const ignis__map_term *term = &formula->term[at];
+        const ignis__map_function *f = &ignis__map_functions[term->function];
+        bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+        if (!lines->used[at] || term->function == IGNIS__MAP_INPUT || term->function == IGNIS__MAP_NUMBER)
+            continue;
+        ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
+        ignis__map_add_row(lines, integers ? f->integer : f->value, at);
+        ignis__map_add(&lines->text, ";\n");
+    }
+    if (partials.length)
+        ignis__map_add(&lines->text, "%s", partials.data);
+    lines->text.failed = lines->text.failed || partials.failed;
+    ignis__free(partials.data);
+    return !lines->text.failed;
+}
+
+static void ignis__map_lines_free(ignis__map_lines *lines)
+{
+    ignis__free(lines->text.data);
+    ignis__free(lines->used);
+    ignis__free(lines->partial);
+}
+
+/*  What the gradients by some inputs take. False, and reported, without memory. */
+static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, ignis__map_needs *needs)
+{
+    ignis__map_lines lines;
+    bool found = false, ok;
+    int i;
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (i = 0; i < IGNIS__COUNT(formula->needs) && !found; i++) {
+        found = formula->needs[i].needed == needed;
+        if (found)
+            *needs = formula->needs[i];
+    }
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (found)
+        return true;
+    ok = ignis__map_lines_write(&lines, formula, needed);
+    memset(needs, 0, sizeof *needs);
+    needs->needed = needed;
+    for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
+        needs->used |= (uint32_t)(lines.used[i] != 0) << i;
+        needs->same |= (uint32_t)(lines.partial[formula->result * formula->count + i] == 1) << i;
+    }
+    ignis__map_lines_free(&lines);
+    if (!ok) {
+        ignis__fail_host_memory(call, 1);
+        return false;
+    }
+    ignis__mutex_lock(&ignis__formulas.lock);
+    formula->needs[formula->needs_next++ % IGNIS__COUNT(formula->needs)] = *needs;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    return true;
+}
+
+/*  What a kernel does with the elements: each is a result; or they are reduced, along rows of packs that threads share, or down columns
+    of packs. */
+enum { IGNIS__MAP_EACH, IGNIS__MAP_ROWS, IGNIS__MAP_COLUMNS };
+
+/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
+    become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+static const struct {
+    const char *name, *none, *none_integer, *fold;
+    bool place;
+} ignis__map_reductions[] = {
+    {"", "", "", "", false},
+    {"sum", "0", "0", "a.v + b.v", false},
+    {"mean", "0", "0", "a.v + b.v", false},
+    {"prod", "1", "1", "a.v * b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"any", "0", "0", "a.v != 0 || b.v != 0", false},
+    {"all", "1", "1", "a.v != 0 && b.v != 0", false},
+    {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
+    {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
+};
+
+/*  A kernel's text under way, and where the words of its parameter are. */
+typedef struct ignis__map_writer {
+    ignis__map_text text;
+    const ignis__formula *formula;
+    const ignis__map_spec *spec;
+    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1]; /* of each input */
+    int packs;                                                      /* how many whole packs there are, and elements behind the last */
+    int dims;                                                       /* size and magic numbers of each dimension but the first */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; then the factor */
+    int words;
+    bool spreads;     /* some inputs are rows or columns */
+    const char *type; /* of f's results */
+} ignis__map_writer;
+
+static void ignis__map_words(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, at = spec->outs, count = w->formula->count;
+    for (i = 0; i <= count; i++) {
+        w->input[i] = at;
+        at += spec->kind[i] != IGNIS__MAP_UNUSED;
+        w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
+    }
+    w->packs = at;
+    w->dims = at += 2;
+    at += 3 * (spec->rank - 1);
+    for (i = 0; i <= count; i++) {
+        w->strides[i] = at;
+        at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
+    }
+    w->shared = at;
+    w->words = at + (spec->mode || spec->needed ? 7 : 0);
+}
+
+static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
+
+/*  The coordinates of an element, or of a pack, out of its index. */
+IGNIS__COLD static void ignis__map_add_coordinates(ignis__map_writer *w, const char *index)
+{
+    int d, dims = w->dims;
+    ignis__map_add(&w->text, "u32 q = %s;", index);
+    for (d = w->spec->rank - 1; d > 0; d--)
+        ignis__map_add(&w->text, " const u32 h%d = quotient(q, p.w[%d], p.w[%d]), c%d = q - h%d*(u32)p.w[%d]; q = h%d;", d,
+                       dims + 3 * d - 2, dims + 3 * d - 1, d, d, dims + 3 * d - 3, d);
+    ignis__map_add(&w->text, " const u32 c0 = q;");
+}
+
+/*  Where an input's element or pack of the coordinates is. */
+IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, int pack)
+{
+    const ignis__map_spec *spec = w->spec;
+    int d;
+    ignis__map_add(&w->text, "(const char *)p.w[%d] + (", w->input[input]);
+    for (d = 0; d < spec->rank - 1; d++)
+        ignis__map_add(&w->text, "%sc%d*(i64)p.w[%d]", d ? " + " : "", d, w->strides[input] + d);
+    if (spec->kind[input] == IGNIS__MAP_ROW)
+        ignis__map_add(&w->text, " + (i64)c%d*%d", d, pack);
+    ignis__map_add(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
+}
+
+/*  A call of f with the inputs' elements: those of a pack, or single ones. */
+IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    ignis__map_add(&w->text, "f(");
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] == IGNIS__MAP_UNUSED)
+            continue;
+        if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
+            ignis__map_add(&w->text, "s%d", i);
+        else if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
+            ignis__map_add(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+        else
+            ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
+    }
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+}
+
+/*  Stores a pack of n elements of result k: y[], or y where it is one. */
+IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n, bool one, const char *index)
+{
+    ignis__map_text *t = &w->text;
+    int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
+    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    ignis__map_add(t, "            { u32 o[%d]%s;", words, dtype == IGNIS_U8 ? " = {}" : "");
+    for (e = 0; e < n; e += 1 + half) {
+        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", half ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        if (half && n > 1)
+            ignis__map_add(t, ", y%d[%d]", k, e + 1);
+        ignis__map_add(t, half && n == 1 ? ", 0.f);" : ");");
+    }
+    ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
+}
+
+/*  f, which computes the results of an element, and what stands before it. */
+IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
+{
+    const ignis__formula *formula = w->formula;
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, k = 0, count = formula->count;
+    ignis__map_lines lines;
+    bool ok = ignis__map_lines_write(&lines, formula, spec->needed);
+    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nDI void f(", spec->wide ? "double\n#define IGNIS_WIDE" : "float",
+                   spec->half ? "#define IGNIS_HALF\n" : "");
+    for (i = 0; i <= count; i++)
+        if (spec->kind[i] != IGNIS__MAP_UNUSED)
+            ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
+    ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
+    lines.text.length = 0;
+    for (i = 0; i < count && ok && spec->needed; i++) {
+        int partial = lines.partial[formula->result * count + i];
+        if (!(spec->needed >> i & 1))
+            continue;
+        if (partial > 1)
+            ignis__map_add(t, "    y%d = d%d_%d*x%d;\n", k, partial - 2, i, count);
+        else
+            ignis__map_add(t, partial ? "    y%d = x%d;\n" : "    y%d = 0;\n", k, count);
+        k++;
+    }
+    if (ok && !spec->needed) {
+        ignis__map_add_term(&lines, formula->result);
+        ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
+    }
+    ignis__map_add(t, "}\nstruct P { u64 w[%d]; };\n", w->words);
+    ok = ok && !lines.text.failed;
+    ignis__map_lines_free(&lines);
+    return ok;
+}
+
+/*  What all packs share: values, and arrays of one element. */
+IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    int i, count = w->formula->count;
+    for (i = 0; i <= count; i++)
+        if (spec->kind[i] == IGNIS__MAP_VALUE)
+            ignis__map_add(&w->text, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, w->input[i]);
+        else if (spec->kind[i] == IGNIS__MAP_ONE)
+            ignis__map_add(&w->text, "    const %s s%d = ONE_%s(p.w[%d]);\n", ignis__map_type(spec->dtype[i]), i,
+                           ignis__dtypes[spec->dtype[i]].name, w->input[i]);
+    if (spec->mode || spec->needed)
+        ignis__map_add(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
+}
+
+/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
+    of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
+IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *there, const char *at)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
+    char element[32], loop[400];
+    for (i = 0; i <= count; i++) {
+        int size = ignis__dtypes[spec->dtype[i]].size;
+        if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
+            ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+        else if (spec->kind[i] >= IGNIS__MAP_ROW)
+            ignis__map_add(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n", ignis__map_type(spec->dtype[i]), i, per, n);
+    }
+    snprintf(loop, sizeof loop, "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
+             per, there, at);
+    snprintf(element, sizeof element, "at*%du + e", n);
+    ignis__map_add(t, "%s", loop);
+    for (i = 0; i <= count; i++) {
+        int bytes = n * ignis__dtypes[spec->dtype[i]].size;
+        if (spec->kind[i] == IGNIS__MAP_LINEAR)
+            ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
+    }
+    if (w->spreads && !spec->whole)
+        ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, spec->whole ? "at" : element);
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] < IGNIS__MAP_ROW)
+            continue;
+        if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
+            ignis__map_add(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+        else
+            ignis__map_add(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]", ignis__dtypes[spec->dtype[i]].name);
+        ignis__map_add_place(w, i, spec->whole ? n : 1);
+        ignis__map_add(t, ");");
+    }
+    ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "            %s y%d[%d];\n", w->type, i, n);
+    ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__map_add_call(w, false);
+    ignis__map_add(t, "\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, n, false, "at");
+}
+
+/*  Loads the element behind the last whole pack that is the thread's, and computes. */
+IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *thread)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int i, count = w->formula->count;
+    ignis__map_add(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread, w->packs + 1, w->packs,
+                   spec->pack, thread);
+    if (w->spreads)
+        ignis__map_add_coordinates(w, "(u32)at");
+    for (i = 0; i <= count; i++) {
+        if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
+            continue;
+        ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
+        if (spec->kind[i] == IGNIS__MAP_LINEAR)
+            ignis__map_add(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+        else
+            ignis__map_add_place(w, i, 1);
+        ignis__map_add(t, ");");
+    }
+    for (i = 0; i < spec->outs; i++)
+        ignis__map_add(t, "\n        %s y%d;", w->type, i);
+    ignis__map_add(t, "\n        ");
+    ignis__map_add_call(w, true);
+    ignis__map_add(t, "\n");
+    for (i = 0; i < spec->outs; i++)
+        if (!(spec->reduced >> i & 1))
+            ignis__map_add_store(w, i, 1, true, "at");
+}
+
+/*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+{
+    bool place = ignis__map_reductions[w->spec->reduction].place;
+    if (parts)
+        ignis__map_add(&w->text, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5,
+                       k, w->shared + 4, at, state);
+    if (place)
+        ignis__map_add(&w->text, "        { const i64 y%d = %s.i;\n", k, state);
+    else
+        ignis__map_add(&w->text, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
+                       w->spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+    ignis__map_add_store(w, k, 1, true, at);
+    ignis__map_add(&w->text, "        }\n");
+}
+
+/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. */
+IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int reduction = spec->reduction, k;
+    bool place = ignis__map_reductions[reduction].place;
+    const char *none = strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer;
+    ignis__map_add(t, "struct S { %s v;%s };\nDI S none() { S s; s.v = %s;%s return s; }\n", w->type, place ? " i64 i;" : "", none,
+                   place ? " s.i = 0x7fffffffffffffffLL;" : "");
+    if (place) /* of equals the first; none is behind all */
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { return a.i == none().i ? b : b.i == none().i ? a : a.v == b.v || (a.v != a.v && "
+                       "b.v != b.v) ? "
+                       "(a.i < b.i ? a : b) : %s ? a : b; }\n",
+                       ignis__map_reductions[reduction].fold);
+    else
+        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", ignis__map_reductions[reduction].fold);
+    ignis__map_add(
+        t,
+        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S other;\n"
+        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, other);\n    }\n"
+        "    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
+        "    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads / 32; i++) s = fold(s, shared[i]);\n"
+        "    return s;\n}\n",
+        place ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    ignis__map_add(t,
+                   "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
+                   "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
+                   w->shared + 2, w->shared + 6);
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(
+            t,
+            "    s = none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+            "        s = fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n    s = together(s, 128, shared);\n"
+            "    if (threadIdx.x == 0)\n",
+            w->shared + 5, k, w->shared + 4);
+        ignis__map_add_result(w, k, "s", "blockIdx.x", false);
+    }
+    ignis__map_add(t, "}\n");
+}
+
+/*  A kernel that reduces rows: a team of threads does a part of one. */
+IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, e, team = spec->team;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60], thread[40];
+    snprintf(there, sizeof there, "first + u*%du < end", team);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(
+        t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
+        IGNIS__MAP_THREADS / team, team, team);
+    ignis__map_add(t, "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= (u32)p.w[%d]) return;\n",
+                   w->shared + 4);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d = none();\n", k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
+                   team * spec->packs_per_thread);
+    snprintf(thread, sizeof thread, "start + first + u*%du", team);
+    ignis__map_add_packs(w, there, thread);
+    for (k = 0; k < spec->outs; k++)
+        for (e = 0; e < spec->pack && (spec->reduced >> k & 1); e++)
+            ignis__map_add(t,
+                           place ? "            { S s; s.v = y%d[%d]; a%d = fold(a%d, (s.i = (i64)(first + u*%du)*%d + %d, s)); }\n"
+                                 : "            { S s; s.v = y%d[%d]; a%d = fold(a%d, s); }\n",
+                           k, e, k, k, team, spec->pack, e);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    if (!w->spreads && spec->pack > 1) {
+        ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+        for (k = 0; k < spec->outs; k++)
+            if (spec->reduced >> k & 1)
+                ignis__map_add(t, "        { S s; s.v = y%d; %sa%d = fold(a%d, s); }\n", k, place ? "s.i = (i64)at; " : "", k, k);
+        ignis__map_add(t, "    }\n");
+    }
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        snprintf(thread, sizeof thread, "a%d", k);
+        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
+IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
+{
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    int k, n = spec->pack, x = spec->team, y = 256 / x;
+    bool place = ignis__map_reductions[spec->reduction].place;
+    char there[60];
+    snprintf(there, sizeof there, "row + u*%du < end", y);
+    ignis__map_add(t,
+                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
+                   "length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
+    ignis__map_add(t,
+                   "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
+    ignis__map_add(t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+    for (k = 0; k < spec->outs; k++)
+        ignis__map_add(t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = none();\n", k, n, n, k);
+    ignis__map_add(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n", y * spec->packs_per_thread);
+    {
+        char at[80];
+        snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
+        ignis__map_add_packs(w, there, at);
+    }
+    for (k = 0; k < spec->outs; k++)
+        if (spec->reduced >> k & 1)
+            ignis__map_add(
+                t,
+                place ? "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], (s.i = row + "
+                        "u*%du, s)); }\n"
+                      : "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], s); }\n",
+                n, k, k, k, y);
+    ignis__map_add(t, "        }\n    }\n    }\n");
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__map_add(t,
+                       "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n    "
+                       "__syncthreads();\n",
+                       n, n, k);
+        ignis__map_add(t, "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        S s = shared[0][c];\n",
+                       x * n, x * n, n);
+        ignis__map_add(t,
+                       "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
+                       "(u64)group*packs*%d + tile*%du + c;\n",
+                       y, n, x * n);
+        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add(t, "    }\n");
+    }
+}
+
+/*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
+IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__formula *formula, const ignis__map_spec *spec)
+{
+    ignis__map_text *t = &w->text;
+    int threads = spec->mode == IGNIS__MAP_COLUMNS ? 256 : IGNIS__MAP_THREADS;
+    bool ok;
+    memset(w, 0, sizeof *w);
+    w->formula = formula;
+    w->spec = spec;
+    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || formula->term[formula->result].type == 'w' ? "W" : "i64";
+    ignis__map_words(w);
+    ok = ignis__map_add_function(w);
+    if (spec->mode)
+        ignis__map_add_folding(w);
+    ignis__map_add(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
+    ignis__map_add_constants(w);
+    if (spec->mode == IGNIS__MAP_ROWS) {
+        ignis__map_add_rows(w);
+    } else if (spec->mode == IGNIS__MAP_COLUMNS) {
+        ignis__map_add_columns(w);
+    } else {
+        char there[60], at[40];
+        snprintf(at, sizeof at, "base + u*%du", threads);
+        snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
+        ignis__map_add(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n", threads * spec->packs_per_thread);
+        ignis__map_add_packs(w, there, at);
+        ignis__map_add(t, "        }\n    }\n");
+        if (spec->pack > 1 && !(w->spreads && spec->whole)) {
+            ignis__map_add_rest(w, "base");
+            ignis__map_add(t, "    }\n");
+        }
+    }
+    ignis__map_add(t, "}\n");
+    return ok && !t->failed;
+}
+
+/* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
+
+/*  A kernel on a device that is entered; null on failure. */
+static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
+                                                const ignis__map_spec *spec)
+{
+    static const char *const options[] = {"-w", "-ftz=true"};
+    ignis__map_kernel *kernel;
+    ignis__map_writer writer;
+    ignis__program program;
+    ignis__mutex_lock(&ignis__formulas.lock);
+    for (kernel = formula->kernels; kernel; kernel = kernel->next)
+        if (kernel->device == device && memcmp(&kernel->spec, spec, sizeof *spec) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    if (kernel)
+        return kernel;
+    kernel = (ignis__map_kernel *)ignis__alloc(sizeof *kernel);
+    if (!kernel || !ignis__map_write(&writer, formula, spec)) {
+        if (kernel)
+            ignis__free(writer.text.data);
+        ignis__free(kernel);
+        ignis__fail_host_memory(call, 1);
+        return NULL;
+    }
+    memset(kernel, 0, sizeof *kernel);
+    kernel->spec = *spec;
+    kernel->device = device;
+    memset(&program, 0, sizeof program);
+    program.source = writer.text.data;
+    program.name = "formula.cu";
+    program.options = options;
+    program.option_count = spec->half ? 2 : 1;
+    if (!ignis__module_make(call, device, &program, &kernel->module) ||
+        !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
+        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+        ignis__module_unload(&kernel->module);
+        ignis__free(kernel);
+        kernel = NULL;
+    }
+    ignis__free(writer.text.data);
+    if (!kernel)
+        return NULL;
+    ignis__mutex_lock(&ignis__formulas.lock); /* two threads may make the same one; both stay, the newer is found */
+    kernel->next = formula->kernels;
+    formula->kernels = kernel;
+    ignis__mutex_unlock(&ignis__formulas.lock);
+    return kernel;
+}
+
+/*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
+IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
+        ignis__formula *formula = ignis__formulas.first[i], *next;
+        for (; formula; formula = next) {
+            ignis__map_kernel **link = &formula->kernels, *kernel;
+            next = formula->next;
+            while (device && (kernel = *link) != NULL) {
+                if (kernel->device != device) {
+                    link = &kernel->next;
+                    continue;
+                }
+                *link = kernel->next;
+                ignis__module_unload(&kernel->module);
+                ignis__free(kernel);
+            }
+            if (!device) {
+                ignis__free(formula->term);
+                ignis__free(formula);
+            }
+        }
+        if (!device)
+            ignis__formulas.first[i] = NULL;
+    }
+}
+
+/*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
+    the one that comes in. */
+typedef struct ignis__map_run {
+    ignis__formula *formula;
+    ignis_shape shape;
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 1]; /* null: a value */
+    ignis_dtype dtype[IGNIS_MAX_INPUTS + 1];
+    ignis__address address[IGNIS_MAX_INPUTS + 1];
+    double value[IGNIS_MAX_INPUTS];
+    uint32_t used, needed; /* bits of inputs */
+    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    ignis_reducer reduction;
+    const ignis_shape *to_shape;
+    double factor; /* of a mean, or of the gradient that comes in */
+    int outs;
+    ignis_dtype out[IGNIS_MAX_INPUTS];
+    ignis__address to[IGNIS_MAX_INPUTS];
+} ignis__map_run;
+
+/*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
+static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+{
+    int d, lacking = shape->ndim - array->ndim;
+    int64_t step = 1;
+    bool same = true;
+    for (d = shape->ndim - 1; d >= 0; d--) {
+        int64_t dim = d < lacking ? 1 : array->dim[d - lacking];
+        stride[d] = dim == 1 ? 0 : step;
+        step *= dim;
+        same = same && (dim == shape->dim[d]);
+    }
+    return same;
+}
+
+/*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
+static int ignis__map_collapse(const ignis_shape *shape, int count, int64_t stride[][IGNIS_MAX_DIMS], int64_t *dim)
+{
+    int d, i, rank = 0;
+    for (d = 0; d < shape->ndim; d++) {
+        bool merge = rank > 0;
+        if (shape->dim[d] == 1)
+            continue;
+        for (i = 0; i < count && merge; i++)
+            merge = stride[i][rank - 1] == stride[i][d] * shape->dim[d];
+        rank += !merge;
+        dim[rank - 1] = merge ? dim[rank - 1] * shape->dim[d] : shape->dim[d];
+        for (i = 0; i < count; i++)
+            stride[i][rank - 1] = stride[i][d];
+    }
+    return rank;
+}
+
+/*  How the elements of a shape are reduced to those of another, which spreads over it: the dimensions before, of, and behind those that
+    are reduced. False: these are not neighbours. */
+static bool ignis__map_group(const ignis_shape *shape, const ignis_shape *reduced, int64_t *outer, int64_t *n, int64_t *inner)
+{
+    int d, lacking = shape->ndim - reduced->ndim;
+    *outer = *n = *inner = 1;
+    for (d = 0; d < shape->ndim; d++) {
+        int64_t dim = shape->dim[d];
+        bool is = dim != (d < lacking ? 1 : reduced->dim[d - lacking]);
+        if (is && *inner > 1)
+            return false;
+        *(is ? n : *n > 1 ? inner : outer) *= dim;
+    }
+    return true;
+}
+
+/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spec, int widest, int64_t multiple)
+{
+    int pack, i, count = run->formula->count;
+    for (pack = 16 / widest; pack > 1; pack /= 2) {
+        ignis__address bits = (ignis__address)(multiple % pack);
+        for (i = 0; i < run->outs; i++)
+            if (!(run->reduced >> i & 1))
+                bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
+        for (i = 0; i <= count; i++)
+            if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
+                bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
+        if (!bits)
+            break;
+    }
+    return pack;
+}
+
+/*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
+static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
+{
+    int64_t stride[IGNIS_MAX_INPUTS + 3][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
+                                                                               blocks;
+    uint64_t words[IGNIS_MAX_INPUTS + IGNIS_MAX_INPUTS + 1 + 9 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 1) * IGNIS_MAX_DIMS], shared[7];
+    int count = run->formula->count, rank, widest = 1, linear = 0, i, d;
+    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
+    bool ok, one_row;
+    const ignis__map_kernel *kernel;
+    ignis__block *memory = NULL;
+    ignis__map_writer w;
+    ignis__map_spec spec;
+    void *params[1];
+    memset(&spec, 0, sizeof spec);
+    memset(&w, 0, sizeof w);
+    memset(stride, 0, sizeof stride);
+    for (i = 0; i <= count; i++)
+        if (run->used >> i & 1 && run->input[i])
+            ignis__map_strides(&run->shape, run->input[i], stride[i]);
+    ignis__map_strides(&run->shape, &run->shape, stride[count + 1]);
+    if (run->reduced) {
+        ignis__map_strides(&run->shape, run->to_shape, stride[count + 2]);
+        ignis__map_group(&run->shape, run->to_shape, &outer, &n, &inner);
+    }
+    rank = ignis__map_collapse(&run->shape, count + 2 + (run->reduced != 0), stride, dim);
+    if (rank == 0) { /* a single element */
+        rank = 1;
+        dim[0] = 1;
+        for (i = 0; i <= count + 1; i++)
+            stride[i][0] = 1;
+    }
+    for (d = 0; d < rank; d++)
+        numel *= dim[d];
+    if (numel == 0)
+        return true;
+    spec.needed = (uint16_t)run->needed;
+    spec.outs = (uint8_t)run->outs;
+    spec.reduced = (uint16_t)run->reduced;
+    spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
+    spec.mode = (uint8_t)(!run->reduced ? IGNIS__MAP_EACH : inner == 1 && n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS);
+    if (spec.mode == IGNIS__MAP_COLUMNS && n == 1) { /* nothing is folded: all are columns of one row */
+        inner = outer * inner;
+        outer = 1;
+    }
+    spec.half = true;
+    for (i = 0; i < run->outs; i++) {
+        int size = ignis__dtypes[run->out[i]].size;
+        spec.out[i] = (uint8_t)run->out[i];
+        spec.half = spec.half && size == 2;
+        spec.wide = spec.wide || run->out[i] == IGNIS_F64;
+        if (!(run->reduced >> i & 1))
+            widest = size > widest ? size : widest;
+    }
+    for (i = 0; i <= count; i++) {
+        bool one = true, same = true;
+        int size = ignis__dtypes[run->dtype[i]].size;
+        if (!run->input[i] || !(run->used >> i & 1)) {
+            spec.kind[i] = run->used >> i & 1 ? IGNIS__MAP_VALUE : IGNIS__MAP_UNUSED;
+            continue;
+        }
+        for (d = 0; d < rank; d++) {
+            one = one && stride[i][d] == 0;
+            same = same && stride[i][d] == stride[count + 1][d];
+        }
+        spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
+        spec.dtype[i] = (uint8_t)run->dtype[i];
+        spec.wide = spec.wide || run->dtype[i] == IGNIS_F64;
+        linear += same;
+        w.spreads = w.spreads || spec.kind[i] >= IGNIS__MAP_ROW;
+        if (!one && stride[i][rank - 1])
+            widest = size > widest ? size : widest;
+    }
+    one_row = spec.mode == IGNIS__MAP_ROWS && outer == 1 && !w.spreads;
+    spec.half = spec.half && !spec.wide;
+    spec.pack = (uint8_t)ignis__map_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
+    spec.rank = (uint8_t)(w.spreads ? rank : 1);
+    spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
+    spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
+    full = numel / spec.pack;
+    if ((w.spreads && !spec.whole ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
+        return false;
+    }
+    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack, IGNIS__MAP_THREADS * spec.packs_per_thread);
+    memset(words, 0, sizeof words);
+    memset(shared, 0, sizeof shared);
+    if (spec.mode == IGNIS__MAP_ROWS) {
+        int64_t packs = n / spec.pack;
+        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs, 1024));
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
+        parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
+        shared[4] = (uint64_t)outer;
+        blocks = ignis__ceil_div(outer * parts, IGNIS__MAP_THREADS / spec.team);
+    } else if (spec.mode == IGNIS__MAP_COLUMNS) {
+        int64_t packs = inner / spec.pack, tiles;
+        for (spec.team = 1; spec.team < packs && spec.team < 32;)
+            spec.team = (uint8_t)(2 * spec.team);
+        tiles = ignis__ceil_div(packs, spec.team);
+        parts = ignis__clamp(8 * (int64_t)work->device->info.multiprocessors / (outer * tiles), 1, ignis__ceil_div(n * spec.team, 1024));
+        shared[0] = (uint64_t)n;
+        shared[1] = (uint64_t)packs;
+        shared[3] = (uint64_t)ignis__ceil_div(n, parts);
+        parts = ignis__ceil_div(n, (int64_t)shared[3]);
+        shared[4] = (uint64_t)(outer * inner);
+        blocks = outer * tiles * parts;
+        block[0] = 256;
+    }
+    if (blocks > INT32_MAX) {
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
+        return false;
+    }
+    if (parts > 1) {
+        memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
+        if (!memory)
+            return false;
+        shared[5] = memory->address;
+    }
+    shared[2] = (uint64_t)parts;
+    memcpy(&shared[6], &run->factor, sizeof shared[6]);
+    w.formula = run->formula;
+    w.spec = &spec;
+    ignis__map_words(&w);
+    if (spec.mode || spec.needed)
+        memcpy(words + w.shared, shared, sizeof shared);
+    for (i = 0; i < run->outs; i++)
+        words[i] = run->to[i];
+    words[w.packs] = (uint64_t)full;
+    words[w.packs + 1] = (uint64_t)(numel % spec.pack);
+    for (d = 1; d < spec.rank; d++) {
+        uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1), shift = 0;
+        while (((uint64_t)1 << shift) < divisor)
+            shift++;
+        words[w.dims + 3 * d - 3] = divisor;
+        words[w.dims + 3 * d - 2] = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - divisor)) / divisor + 1;
+        words[w.dims + 3 * d - 1] = shift;
+    }
+    for (i = 0; i <= count; i++) {
+        if (spec.kind[i] == IGNIS__MAP_VALUE)
+            memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
+        else if (spec.kind[i] != IGNIS__MAP_UNUSED)
+            words[w.input[i]] = run->address[i];
+        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__MAP_ROW; d++)
+            words[w.strides[i] + d] = (uint64_t)stride[i][d];
+    }
+    kernel = ignis__map_kernel_get(work->call, work->device, run->formula, &spec);
+    params[0] = words;
+    grid[0] = (unsigned)blocks;
+    ok = kernel && ignis__launch(work, kernel->function, grid, block, 0, params);
+    if (memory && ok) {
+        grid[0] = (unsigned)shared[4];
+        block[0] = 128;
+        ok = ignis__launch(work, kernel->finish, grid, block, 0, params);
+    }
+    if (memory)
+        ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+/*  Runs the kernel of a formula whose result is reduced, in steps where the reduced dimensions are no neighbours: the last ones first,
+    the others of what that gives. */
+static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
+{
+    int64_t outer, n, inner, numel = 1;
+    ignis_shape shape = run->shape;
+    const ignis_shape *to_shape = run->to_shape;
+    ignis__map_run last;
+    ignis__block *memory;
+    int d, lacking = shape.ndim - to_shape->ndim;
+    bool found = false, ok;
+    if (ignis__map_group(&run->shape, to_shape, &outer, &n, &inner))
+        return ignis__map_launch(work, run);
+    if (ignis__map_reductions[run->reduction].place) {
+        ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "%s is along all dimensions, or such that are neighbours",
+                    ignis__map_reductions[run->reduction].name);
+        return false;
+    }
+    for (d = shape.ndim - 1; d >= 0; d--) {
+        bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
+        if (found && !is && shape.dim[d] > 1)
+            break;
+        found = found || is;
+        if (is)
+            shape.dim[d] = 1;
+    }
+    for (d = 0; d < shape.ndim; d++)
+        numel *= shape.dim[d];
+    last = *run;
+    memset(last.input, 0, sizeof last.input);
+    last.shape = shape;
+    last.input[0] = &shape;
+    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN ? IGNIS_I64 : IGNIS_F32;
+    for (d = 0; d < run->formula->count; d++)
+        if (run->input[d] && run->dtype[d] == IGNIS_F64 && last.dtype[0] == IGNIS_F32)
+            last.dtype[0] = IGNIS_F64;
+    last.used = 1;
+    last.formula = ignis__formula_get(work->call, "x", "x", 1, last.dtype[0] == IGNIS_I64);
+    memory = last.formula ? ignis__memory_take(work->call, work->device, work->stream, numel * 8) : NULL;
+    if (!memory)
+        return false;
+    last.address[0] = run->to[0] = memory->address;
+    run->to_shape = &shape;
+    run->out[0] = last.dtype[0];
+    run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
+    ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
+    ignis__memory_give(work->call, work->device, memory);
+    return ok;
+}
+
+IGNIS__MAYBE_UNUSED static double ignis__nan(void)
+{
+    static const uint64_t bits = 0x7FF8000000000000u;
+    double nan_value;
+    memcpy(&nan_value, &bits, sizeof nan_value);
+    return nan_value;
+}
+
+/*  What a reduction of no elements gives; false, and reported, where that is nothing. */
+static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
+{
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
+        return false;
+    }
+    *value = reducer == IGNIS_REDUCE_MEAN ? ignis__nan() : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
+    return true;
+}
+
+static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
+{
+    if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _ARGMIN are 1 to %d", (int)reducer,
+                (int)IGNIS_REDUCE_COUNT - 1);
+    return false;
+}
+
+/*  The shape that arrays of several spread over, by NumPy's rules. */
+static bool ignis__map_shape(const char *call, const ignis__formula *formula, ignis__map_run *run)
+{
+    ignis__map_name names[IGNIS_MAX_INPUTS];
+    int i, d, k, count = formula->count;
+    memset(&run->shape, 0, sizeof run->shape);
+    for (i = 0; i < count; i++)
+        if (run->input[i] && run->input[i]->ndim > run->shape.ndim)
+            run->shape.ndim = run->input[i]->ndim;
+    for (d = 0; d < run->shape.ndim; d++) {
+        run->shape.dim[d] = 1;
+        for (i = 0; i < count; i++) {
+            int lacking = run->input[i] ? run->shape.ndim - run->input[i]->ndim : IGNIS_MAX_DIMS;
+            if (d < lacking || run->input[i]->dim[d - lacking] == 1 || run->input[i]->dim[d - lacking] == run->shape.dim[d])
+                continue;
+            if (run->shape.dim[d] != 1) {
+                ignis__map_names(formula->names, names, &k, count);
+                for (k = 0; !run->input[k]; k++)
+                    ;
+                ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call,
+                            "%.*s is %s, which does not spread over %lld in dimension %d, nor that over it; "
+                            "%.*s is %s",
+                            (int)names[i].length, names[i].text, ignis__shape_write(run->input[i]).text, (long long)run->shape.dim[d], d,
+                            (int)names[k].length, names[k].text, ignis__shape_write(run->input[k]).text);
+                return false;
+            }
+            run->shape.dim[d] = run->input[i]->dim[d - lacking];
+        }
+    }
+    return true;
+}
+
+/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+    bf16 together are f32, and f32 for integers alone. */
+static ignis_dtype ignis__map_dtype(const ignis__map_run *run)
+{
+    char type = run->formula->term[run->formula->result].type;
+    ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
+    int i;
+    for (i = 0; i < run->formula->count && type == 'w'; i++) {
+        ignis_dtype dtype = run->input[i] ? run->dtype[i] : IGNIS_DTYPE_DEFAULT;
+        if (dtype < IGNIS_F16 || dtype > IGNIS_F64 || dtype == widest)
+            continue;
+        widest = widest == IGNIS_F16 && dtype == IGNIS_BF16   ? IGNIS_F32
+                 : widest == IGNIS_BF16 && dtype == IGNIS_F16 ? IGNIS_F32
+                 : dtype > widest                             ? dtype
+                                                              : widest;
+    }
+    return type == 'b' ? IGNIS_U8 : type == 'i' ? IGNIS_I64 : widest ? widest : IGNIS_F32;
+}
+
+/*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
+#define IGNIS__VALUES 64
+
+static IGNIS__TLS struct {
+    double value[IGNIS__VALUES];
+    uint32_t made;
+} ignis__values;
+
+static uint64_t ignis__value_tag(void) { return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)15 << 28; }
+
+static uint64_t ignis__value_make(double value)
+{
+    ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
+    return ignis__value_tag() | (ignis__values.made & 0xFFFFFFFu);
+}
+
+/*  Whether a handle is that of a value, which must be one of the last. */
+static bool ignis__value_is(uint64_t handle) { return (handle >> 28 & 15) == 15; }
+
+static bool ignis__value_get(const char *call, uint64_t handle, double *value)
+{
+    uint32_t ago = (ignis__values.made - (uint32_t)handle) & 0xFFFFFFFu;
+    if ((handle & ~(uint64_t)0xFFFFFFF) != ignis__value_tag() || ago >= IGNIS__VALUES) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+        return false;
+    }
+    *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
+    return true;
+}
+
+/*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
+static bool ignis__map_begin(const char *call, const char *formula, const char *names, int count, const uint64_t *handles,
+                             ignis__map_run *run, uint64_t *others, int *at, int *held)
+{
+    int i;
+    *held = 0;
+    memset(run, 0, sizeof *run);
+    if (!ignis__enter(call))
+        return false;
+    if (!formula || !names) {
+        ignis__fail_null(call, !formula ? "formula" : "inputs.names");
+        return false;
+    }
+    if (count < 1 || count > IGNIS_MAX_INPUTS) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "a formula has 1 to %d inputs, not %d", IGNIS_MAX_INPUTS, count);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (!ignis__value_is(handles[i])) {
+            at[*held] = i;
+            others[(*held)++] = handles[i];
+        } else if (!ignis__value_get(call, handles[i], &run->value[i]))
+            return false;
+    }
+    if (*held == 0)
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "all inputs are values; one has to say which shape the result has");
+    return *held > 0;
+}
+
+/*  Reads the formula, once run->input and dtype are set, and finds the shape of its result. */
+static bool ignis__map_prepare(const char *call, const char *formula, const char *names, int count, ignis__map_run *run)
+{
+    uint32_t integers = 0;
+    int i;
+    for (i = 0; i < count; i++)
+        if (run->input[i])
+            integers |= (uint32_t)(run->dtype[i] >= IGNIS_I32) << i;
+    run->formula = ignis__formula_get(call, formula, names, count, integers);
+    if (!run->formula || !ignis__map_shape(call, run->formula, run))
+        return false;
+    run->used = ((uint32_t)1 << count) - 1;
+    run->factor = 1;
+    return true;
+}
+
+/* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
+
+IGNIS_API ignis_array ignis_array_value(double value)
+{
+    ignis_array handle;
+    handle.id = ignis__value_make(value);
+    return handle;
+}
+
+/*  Whether dst may be written while src is read: apart, or the same elements. */
+static bool ignis__map_apart(const char *call, const ignis__array *dst, const ignis__array *src)
+{
+    if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
+        return false;
+    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel || !src->numel)
+        return true;
+    ignis__fail(IGNIS_DIAG_OVERLAP, call, "%s is spread over the result, which is written to the same memory",
+                ignis__array_label(src).text);
+    return false;
+}
+
+/*  Holds dst and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing is held. */
+static bool ignis__map_arrays(const char *call, ignis_array dst, const char *formula, const ignis_array_inputs *inputs, ignis__work *work,
+                              ignis__map_run *run, ignis__array **arrays, int *held)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis_array handles[IGNIS_MAX_INPUTS + 1];
+    int at[IGNIS_MAX_INPUTS], i, count;
+    bool ok;
+    for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
+        ids[i] = inputs->array[i].id;
+    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+        return false;
+    handles[0] = dst;
+    for (i = 0; i < count; i++)
+        handles[1 + i].id = others[i];
+    if (!ignis__array_hold_all(call, 1 + count, handles, arrays))
+        return false;
+    *held = 1 + count;
+    ok = ignis__work_begin(call, arrays[0]->storage->device, work);
+    if (!ok) {
+        ignis__array_drop_all(call, *held, arrays);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        run->input[at[i]] = &arrays[1 + i]->shape;
+        run->dtype[at[i]] = arrays[1 + i]->dtype;
+    }
+    ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    for (i = 0; i < count && ok; i++)
+        ok = ignis__same_device(call, arrays[0], arrays[1 + i], "an input") && ignis__work_read(work, arrays[1 + i], &run->address[at[i]]);
+    if (!ok) {
+        ignis__work_end(work);
+        ignis__array_drop_all(call, *held, arrays);
+    }
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_map";
+    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__map_run run;
+    ignis__work work;
+    int64_t numel = 1;
+    int held, i;
+    bool ok;
+    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+        return ignis__failed();
+    for (i = 0; i < run.shape.ndim; i++)
+        numel *= run.shape.dim[i];
+    ok = numel == arrays[0]->numel;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst is %s, the result %s", ignis__shape_write(&arrays[0]->shape).text,
+                    ignis__shape_write(&run.shape).text);
+    run.outs = 1;
+    run.out[0] = arrays[0]->dtype;
+    ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]);
+    for (i = 1; i < held && ok; i++)
+        ok = ignis__map_apart(call, arrays[0], arrays[i]);
+    ok = ok && ignis__map_launch(&work, &run);
+    ignis__work_end(&work);
+    ignis__array_drop_all(call, held, arrays);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_reduce";
+    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    int64_t numel = 1;
+    double none = 0;
+    ignis__map_run run;
+    ignis__work work;
+    int held, i, lacking;
+    bool ok;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__failed();
+    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+        return ignis__failed();
+    lacking = run.shape.ndim - arrays[0]->shape.ndim;
+    ok = lacking >= 0;
+    for (i = 0; i < run.shape.ndim; i++) {
+        numel *= run.shape.dim[i];
+        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+    }
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
+                    ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
+    run.outs = 1;
+    run.reduced = 1;
+    run.reduction = reducer;
+    run.to_shape = &arrays[0]->shape;
+    run.out[0] = arrays[0]->dtype;
+    run.factor = (double)arrays[0]->numel / (double)numel;
+    for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
+        ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset && arrays[0]->numel != 0) {
+            ignis__fail(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read", ignis__array_label(arrays[i]).text);
+            ok = false;
+        }
+    }
+    if (ok && numel == 0)
+        ok = arrays[0]->numel == 0 || (ignis__map_reduce_none(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+    else
+        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__map_reduce(&work, &run);
+    ignis__work_end(&work);
+    ignis__array_drop_all(call, held, arrays);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 #ifndef IGNIS_NO_TENSORS
 
 /* ===============================================================================================================
@@ -9810,11 +13053,10 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
-/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
-    backward has used it. One block of memory holds it with its lists.
-
-    Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the thread of the
-    tape may use an entry as long as it holds the output, and others may under the output's lock. */
+/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a backward has
+    used it. One block of memory holds it with its lists.
+     Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the
+    thread of the tape may use an entry as long as it holds the output, and others may under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
@@ -10008,14 +13250,6 @@ IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
 }
 
 static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
-
-static double ignis__nan(void)
-{
-    static const uint64_t bits = 0x7FF8000000000000u;
-    double nan_value;
-    memcpy(&nan_value, &bits, sizeof nan_value);
-    return nan_value;
-}
 
 IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
@@ -12498,9 +15732,9 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS 8
-#define IGNIS__OP_MADE 24
-#define IGNIS__OP_SAVED 5
+#define IGNIS__OP_INPUTS (1 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_MADE 160
+#define IGNIS__OP_SAVED IGNIS_MAX_INPUTS
 
 typedef struct ignis__op {
     ignis__work work;
@@ -14738,6 +17972,322 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
+/* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
+
+/*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
+typedef struct ignis__map_rule {
+    ignis__formula *formula;
+    ignis_shape shape; /* of the result */
+    int saved[IGNIS_MAX_INPUTS];
+    ignis_shape given; /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    double factor;     /* of that gradient */
+    uint32_t same;     /* bits of inputs whose gradient it is */
+    double value[IGNIS_MAX_INPUTS];
+    int count; /* of tensors */
+    struct {
+        int input; /* which one of the formula it is */
+        ignis_dtype dtype;
+        ignis_shape shape;
+    } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
+} ignis__map_rule;
+
+/*  The sum of an array over where one of a shape was spread over it, as a dtype: by neighbouring dimensions at a time, the last ones
+    first. The array is of the dtype, or is W. */
+static ignis__array *ignis__map_gather(ignis__op *op, ignis__array *from, const ignis_shape *spread_over, const ignis_shape *shape,
+                                       ignis_dtype dtype)
+{
+    int64_t stride[1][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS];
+    ignis__array *out = from;
+    ignis__spread spread;
+    int rank, d;
+    ignis__map_strides(spread_over, shape, stride[0]);
+    rank = ignis__map_collapse(spread_over, 1, stride, dim);
+    spread.inner = 1;
+    for (d = rank - 1; d >= 0 && op->ok; d--) {
+        if (stride[0][d]) {
+            spread.inner *= dim[d];
+            continue;
+        }
+        spread.n = dim[d];
+        spread.outer = 1;
+        for (rank = 0; rank < d; rank++)
+            spread.outer *= dim[rank];
+        from = out;
+        out = d < 2 ? ignis__op_new(op, shape, from->dtype) : ignis__op_new_row(op, spread.outer * spread.inner, from->dtype);
+        if (out)
+            ignis__op_sum(op, out, from, NULL, 1, &spread);
+    }
+    return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
+}
+
+/*  Whether a tensor has fewer elements than the shape, over which it was spread. */
+static bool ignis__map_spread(const ignis__map_rule *p, int tensor)
+{
+    const ignis_shape *shape = &p->tensor[tensor].shape;
+    return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
+}
+
+/*  Whether the needed tensors that were spread were so along the same dimensions, which are neighbours: then the kernel of all gradients
+    also sums them. */
+static bool ignis__map_spread_alike(const ignis__map_rule *p, uint32_t needed)
+{
+    const ignis_shape *shape, *first = NULL;
+    int64_t outer, n, inner;
+    int i, d;
+    for (i = 0; i < p->count; i++) {
+        if (!(needed >> p->tensor[i].input & 1) || !ignis__map_spread(p, i))
+            continue;
+        shape = &p->tensor[i].shape;
+        if (!first)
+            first = shape;
+        for (d = 1; d <= p->shape.ndim; d++)
+            if ((d <= shape->ndim ? shape->dim[shape->ndim - d] : 1) != (d <= first->ndim ? first->dim[first->ndim - d] : 1))
+                return false;
+    }
+    return first && ignis__shape_product(&p->shape, 0, p->shape.ndim) > 0 && ignis__map_group(&p->shape, first, &outer, &n, &inner);
+}
+
+static ignis_status ignis__map_backward(const ignis_backward_args *args)
+{
+    static const char call[] = "ignis_map";
+    const ignis__map_rule *p = (const ignis__map_rule *)args->params;
+    ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
+    uint32_t needed = 0, all = 0;
+    ignis__map_needs needs;
+    ignis__map_run run;
+    ignis__op op;
+    int i, count = p->formula->count;
+    bool wide = false, fused;
+    if (!ignis__op_begin_backward(&op, call, args))
+        return ignis__failed();
+    memset(&run, 0, sizeof run);
+    run.formula = p->formula;
+    run.shape = p->shape;
+    run.dtype[count] = op.in[0]->dtype;
+    run.input[count] = &p->given;
+    run.factor = p->factor;
+    for (i = 0; i < count; i++) {
+        run.value[i] = p->value[i];
+        if (p->saved[i]) {
+            run.dtype[i] = op.in[p->saved[i]]->dtype;
+            run.input[i] = &op.in[p->saved[i]]->shape;
+            wide = wide || run.dtype[i] == IGNIS_F64;
+        }
+    }
+    for (i = 0; i < p->count; i++) {
+        wide = wide || p->tensor[i].dtype == IGNIS_F64;
+        if (!args->needed[i] || !ignis__dtype_is_float(p->tensor[i].dtype))
+            continue;
+        all |= (uint32_t)1 << p->tensor[i].input;
+        if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
+            needed |= (uint32_t)1 << p->tensor[i].input;
+    }
+    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, &needs);
+    run.used = needs.used | (uint32_t)1 << count;
+    run.needed = needed;
+    fused = ignis__map_spread_alike(p, needed);
+    for (i = 0; i < count && op.ok; i++) { /* the results in the order of the formula's inputs */
+        int k;
+        bool spread;
+        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
+            ;
+        if (!(needed >> i & 1))
+            continue;
+        spread = ignis__map_spread(p, k);
+        run.out[run.outs] = !spread || fused ? p->tensor[k].dtype : wide ? IGNIS_F64 : IGNIS_F32;
+        made[k] = ignis__op_new(&op, spread && fused ? &p->tensor[k].shape : &p->shape, run.out[run.outs]);
+        if (spread && fused) {
+            run.reduced |= (uint32_t)1 << run.outs;
+            run.reduction = IGNIS_REDUCE_SUM;
+            run.to_shape = &p->tensor[k].shape;
+        }
+        run.to[run.outs++] = ignis__op_write(&op, made[k]);
+    }
+    for (i = 0; i <= count; i++)
+        if (needed && (run.used >> i & 1) && run.input[i])
+            run.address[i] = ignis__op_read(&op, i == count ? op.in[0] : op.in[p->saved[i]]);
+    if (op.ok && needed)
+        op.ok = ignis__map_launch(&op.work, &run);
+    for (i = 0; i < p->count && op.ok; i++) {
+        if (!(all >> p->tensor[i].input & 1))
+            continue;
+        if (!made[i] && !ignis__map_spread(p, i))
+            args->grad_inputs[i] = args->grad_output;
+        else if (made[i] && (fused || !ignis__map_spread(p, i)))
+            gradients[i] = made[i];
+        else
+            gradients[i] = ignis__map_gather(&op, made[i] ? made[i] : op.in[0], &p->shape, &p->tensor[i].shape, p->tensor[i].dtype);
+    }
+    return ignis__op_give(&op, args, p->count, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_value(double value)
+{
+    ignis_tensor handle;
+    handle.id = ignis__value_make(value);
+    return handle;
+}
+
+/*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
+static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, ignis__map_run *run,
+                               ignis__map_rule *rule)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis_tensor handles[IGNIS_MAX_INPUTS];
+    ignis__map_needs needs;
+    int at[IGNIS_MAX_INPUTS], i;
+    uint32_t needed = 0;
+    for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
+        ids[i] = inputs->tensor[i].id;
+    if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+        return false;
+    for (i = 0; i < rule->count; i++)
+        handles[i].id = others[i];
+    if (!ignis__op_begin(op, call, rule->count, handles))
+        return false;
+    for (i = 0; i < rule->count; i++) {
+        run->input[at[i]] = &op->in[i]->shape;
+        run->dtype[at[i]] = op->in[i]->dtype;
+        if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
+            needed |= (uint32_t)1 << at[i];
+    }
+    op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    for (i = 0; i < rule->count && op->ok; i++)
+        run->address[at[i]] = ignis__op_read(op, op->in[i]);
+    if (!op->ok || !op->records)
+        return true;
+    rule->formula = run->formula;
+    rule->shape = run->shape;
+    memcpy(rule->value, run->value, sizeof rule->value);
+    memset(rule->saved, 0, sizeof rule->saved);
+    rule->given = run->shape;
+    rule->factor = 1;
+    op->ok = needed == 0 || ignis__map_needs_get(call, run->formula, needed, &needs);
+    rule->same = op->ok && needed ? needs.same : 0;
+    for (i = 0; i < rule->count && op->ok; i++) {
+        rule->tensor[i].input = at[i];
+        rule->tensor[i].dtype = op->in[i]->dtype;
+        rule->tensor[i].shape = op->in[i]->shape;
+        if (needed && (needs.used >> at[i] & 1)) {
+            rule->saved[at[i]] = 1 + op->saved_count;
+            ignis__op_save(op, op->in[i]);
+        }
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+{
+    static const char call[] = "ignis_map";
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL;
+    ignis__op op;
+    if (!ignis__map_tensors(&op, call, formula, &inputs, &run, &rule))
+        return ignis__no_tensor();
+    if (op.ok)
+        out = ignis__op_new(&op, &run.shape, run.out[0] = ignis__map_dtype(&run));
+    run.outs = 1;
+    run.to[0] = ignis__op_write(&op, out);
+    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    return ignis__op_end_recorded(&op, out, "map", ignis__map_backward, &rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc, ignis_shape *kept,
+                                     ignis_shape *out)
+{
+    uint32_t dims = 0;
+    int i, d;
+    *kept = *shape;
+    memset(out, 0, sizeof *out);
+    for (i = 0; desc && i < desc->dim_count; i++) {
+        d = desc->dims[i] < 0 ? desc->dims[i] + shape->ndim : desc->dims[i];
+        if (i >= IGNIS_MAX_DIMS || d < 0 || d >= shape->ndim || dims >> d & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "desc->dims[%d] is %d, %s %s", i, i < IGNIS_MAX_DIMS ? desc->dims[i] : 0,
+                                  d >= 0 && d < shape->ndim ? "which was there before, of" : "outside of", ignis__shape_write(shape).text);
+        dims |= (uint32_t)1 << d;
+    }
+    for (d = 0; d < shape->ndim; d++) {
+        bool is = !desc || desc->dim_count == 0 || (dims >> d & 1);
+        if (is)
+            kept->dim[d] = 1;
+        if (!is || (desc && desc->keepdim))
+            out->dim[out->ndim++] = kept->dim[d];
+    }
+    if (out->ndim == 0) {
+        out->ndim = 1;
+        out->dim[0] = 1;
+    }
+    return true;
+}
+
+static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
+                                       const ignis_reduce_desc *desc)
+{
+    ignis_shape kept, shape;
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out = NULL;
+    ignis_dtype dtype;
+    ignis__op op;
+    int64_t numel;
+    double none = 0;
+    char type;
+    if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
+        return ignis__no_tensor();
+    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+        return ignis__no_tensor();
+    if (op.ok && op.records && reducer != IGNIS_REDUCE_SUM && reducer != IGNIS_REDUCE_MEAN && reducer < IGNIS_REDUCE_ANY)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "%s has no gradient, and an input requires one; ignis_detach makes one that does not",
+                       ignis__map_reductions[reducer].name);
+    if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
+        type = run.formula->term[run.formula->result].type;
+        dtype = ignis__map_dtype(&run);
+        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL                        ? IGNIS_U8
+                : reducer >= IGNIS_REDUCE_ARGMAX || (type == 'b' && reducer != IGNIS_REDUCE_MEAN) ? IGNIS_I64
+                : type != 'w' && reducer == IGNIS_REDUCE_MEAN                                     ? IGNIS_F32
+                                                                                                  : dtype;
+        out = ignis__op_new(&op, &shape, dtype);
+        numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+        run.outs = 1;
+        run.out[0] = dtype;
+        run.reduced = 1;
+        run.reduction = reducer;
+        run.to_shape = &kept;
+        if (reducer == IGNIS_REDUCE_MEAN && numel)
+            run.factor = (double)ignis__shape_product(&kept, 0, kept.ndim) / (double)numel;
+        rule.given = kept;
+        rule.factor = run.factor;
+        rule.same = 0;
+        if (op.ok && numel == 0 && out->numel > 0) {
+            op.ok = ignis__map_reduce_none(call, reducer, &none);
+            ignis__op_fill(&op, out, none);
+        } else {
+            run.to[0] = ignis__op_write(&op, out);
+            op.ok = op.ok && ignis__map_reduce(&op.work, &run);
+        }
+    }
+    return ignis__op_end_recorded(&op, out, ignis__map_reductions[reducer].name, ignis__map_backward, &rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+}
+
+IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
+{
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
+}
+
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
 
 /*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
@@ -15840,16 +19390,13 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, block, add_warp, add_block, odd_warp, odd_block, backward_warp, backward_block, onto_warp, onto_block, averages,
-        columns, odd_backward_warp, odd_backward_block, odd_backward_packed;
+    ignis__builtin warp, block, add_warp, add_block, averages, columns, rows, rows_backward; /* of the last two the first of three */
 } ignis__norm;
 
-#define IGNIS__NORM_KERNELS(NAME)                                                                                                       \
-    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK,   \
-        IGNIS__BUILTIN_##NAME##_ODD_WARP, IGNIS__BUILTIN_##NAME##_ODD_BLOCK, IGNIS__BUILTIN_##NAME##_BACKWARD_WARP,                     \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ONTO_WARP, IGNIS__BUILTIN_##NAME##_ONTO_BLOCK,                  \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_WARP, \
-        IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_BLOCK, IGNIS__BUILTIN_##NAME##_ODD_BACKWARD_PACKED
+#define IGNIS__NORM_KERNELS(NAME)                                                                                                     \
+    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BLOCK, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_BLOCK, \
+        IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,        \
+        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
@@ -15860,47 +19407,17 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched: a tile of rows is a multiple of 16 bytes, or one row. No threads: they cannot be. */
-typedef struct ignis__norm_tiles {
+/*  How the kernels of norm_odd.cu are launched. No threads: they cannot be. */
+typedef struct ignis__norm_plan {
     ignis__builtin builtin;
     unsigned threads;
-    int tile, slot; /* rows, and packs of 16 bytes that hold them wherever they begin */
+    int64_t blocks;
     size_t shared;
-} ignis__norm_tiles;
+} ignis__norm_plan;
 
-#define IGNIS__ODD_VALUES 16  /* that a thread has of a row; 8 of f64 */
-#define IGNIS__ODD_BYTES 8192 /* of a tile, about */
-
-/*  warp and block: the kernels; share: what a thread has of a row; most: threads that the block may have; buffers: tiles that are in shared memory
-    at a time. */
-static ignis__norm_tiles ignis__norm_tile(const ignis__op *op, ignis_dtype dtype, int64_t n, int64_t share, bool packed,
-                                          ignis__builtin warp, ignis__builtin block, unsigned most, int buffers)
-{
-    int64_t pack = ignis__pack_elements(dtype), size = ignis__dtypes[dtype].size, tile = 1;
-    ignis__norm_tiles tiles;
-    memset(&tiles, 0, sizeof tiles);
-    tiles.builtin = block;
-    tiles.threads = ignis__row_threads(n, share, most);
-    if (!packed && n <= 32 * share) {
-        tile = ignis__clamp(IGNIS__ODD_BYTES / (n * size) / pack, 1, 128 / pack) * pack; /* a lane has the statistics of one of its rows */
-        tiles.builtin = warp;
-        tiles.threads = 128;
-    }
-    tiles.tile = (int)tile;
-    tiles.slot = (int)(tile * n / pack + 2);
-    tiles.shared = (size_t)tiles.slot * 16 * (size_t)buffers;
-    if (n > share * most || (int64_t)tiles.shared > op->work.device->info.shared_per_block - 8192)
-        tiles.threads = 0;
-    return tiles;
-}
-
-static int64_t ignis__odd_share(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS__ODD_VALUES / 2 : IGNIS__ODD_VALUES; }
-
-static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
-{
-    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
-    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
-}
+#define IGNIS__NORM_FLIGHT 4   /* packs of an array that a thread has at a time */
+#define IGNIS__NORM_ANYWHERE 2 /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
+#define IGNIS__NORM_PACKS 1024 /* of an even row; longer ones are for the kernels of norm_odd.cu, too */
 
 /*  How many blocks a multiprocessor holds at a time, 1 at least. */
 static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads, size_t shared)
@@ -15912,60 +19429,88 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
-static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads)
+/*  After how many rows one begins at the same address modulo 16 again. */
+static int64_t ignis__norm_turn(ignis_dtype dtype, int64_t n)
 {
-    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
-    int registers = 0;
-    op->ok = function &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, function));
-    registers = registers < 32 ? 32 : (registers + 7) / 8 * 8;
-    return ignis__clamp(65536 / (registers * (int)threads), 1, 16);
+    int64_t pack = ignis__pack_elements(dtype), turn = pack;
+    while (turn > 1 && n * turn / 2 % pack == 0)
+        turn /= 2;
+    return turn;
 }
 
-/*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
-    over many rows; so are longer ones, and those that are not packed, which blocks bring into shared memory. What is too long for that takes two
-    kernels: averages of every row, then all columns. work->before becomes 0 where it is not in dx. */
+/*  builtin: the first of the three kernels; arrays: of rows, which are read. Rows of a team begin at the same
+    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. */
+static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows, int64_t n, int arrays,
+                                              bool backward)
+{
+    static const struct {
+        int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
+    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
+    ignis__norm_plan plan;
+    int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
+    memset(&plan, 0, sizeof plan);
+    while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
+        i++;
+    if (i < count)
+        plan.threads = ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams;
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
+        plan.threads = 0; /* however many arrays there are: the same rows have the same kernel, and its bits */
+    if (plan.threads == 0)
+        return plan;
+    plan.builtin = (ignis__builtin)((int)builtin + i);
+    plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    turn = ignis__ceil_div(ignis__norm_turn(dtype, n), shapes[i].teams);
+    plan.blocks = ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
+                               info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
+    plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
+    return plan;
+}
+
+/*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
+static bool ignis__norm_is_odd(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+{
+    return (!packed || n > IGNIS__NORM_PACKS * ignis__pack_elements(dtype)) && addresses % 16 == 0;
+}
+
+static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+{
+    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
+    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+}
+
+/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
+    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
+    every row, then all columns. work->before becomes 0 where it is not in dx. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
 {
-    int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
+    int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype), turn = ignis__norm_turn(dtype, work->n);
+    int64_t count, across;
+    unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
-    bool warp = work->packed && work->n <= 32 * share;
-    unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    bool in_registers = work->n <= threads * share, onto = in_registers && work->packed && work->before && work->before % 16 == 0;
-    ignis__builtin builtin = onto ? (warp ? norm->onto_warp : norm->onto_block) : warp ? norm->backward_warp : norm->backward_block;
-    void *last = onto ? (void *)&work->before : (void *)&work->packed;
-    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x, &work->w,
-                     &work->mean, &work->rstd,      &work->rows,      &work->n,  last};
-    ignis__norm_tiles tiles = IGNIS__ZERO;
-    void *odd[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,    &work->w,
-                   &work->mean, &work->rstd,      &work->rows,      &work->n,  &tiles.tile, &tiles.slot};
+    ignis__norm_plan plan = IGNIS__ZERO;
+    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
+                    &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->before};
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
-    work->before = onto ? work->before : 0;
-    if ((!in_registers || !work->packed) && (work->dx | work->dy | work->x) % 16 == 0)
-        tiles = work->packed ? ignis__norm_tile(op, dtype, work->n, share, true, builtin, norm->odd_backward_packed, 512, 4)
-                             : ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_backward_warp,
-                                                norm->odd_backward_block, 384, 4);
-    if (tiles.threads) {
-        count = ignis__clamp(ignis__ceil_div(work->rows, tiles.tile), 0,
-                             processors * ignis__op_resident(op, tiles.builtin, dtype, tiles.threads, tiles.shared));
-        ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch(op, tiles.builtin, dtype, NULL, count, 1, 1, tiles.threads, 1, tiles.shared, odd);
-        return count;
+    work->before = work->before % 16 ? 0 : work->before;
+    if ((work->dx | work->dy | work->x) % 16 == 0)
+        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+    if (plan.threads) {
+        ignis__norm_partials(op, work, wide, plan.blocks);
+        ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
+        return plan.blocks;
     }
-    if (in_registers) {
-        count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
-        ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
-        return count;
-    }
-    threads = 128;
-    across = ignis__ceil_div(work->n, threads * (work->packed ? ignis__pack_elements(dtype) : 1));
-    count = ignis__clamp(work->rows, 0, ignis__ceil_div(processors * 8, across));
+    work->before = 0;
+    if (!work->packed && (work->dx - work->x) % 16 == 0 && (work->dx - work->dy) % 16 == 0)
+        work->packed = IGNIS__NORM_ANYWHERE;
+    across = ignis__ceil_div(work->packed ? work->n / pack + (work->packed == IGNIS__NORM_ANYWHERE ? 2 * pack : 0) : work->n, threads);
+    count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
+    count = work->packed == IGNIS__NORM_ANYWHERE ? ignis__ceil_div(count, turn) * turn : count;
     ignis__norm_partials(op, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
@@ -16055,34 +19600,34 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
     return work->n % ignis__pack_elements(dtype) == 0 && (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
-/*  The norm of x, or of sum = x + other, which is made in the same walk where rows are packed. */
+/*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
-    bool packed = ignis__norm_packed(work, dtype);
+    bool packed, anywhere;
     ignis__rows plan;
-    ignis__norm_tiles tiles = IGNIS__ZERO;
+    ignis__norm_plan odd = IGNIS__ZERO;
     void *plain[] = {&work->y,    &work->mean, &work->rstd, &work->x,     &work->w,  &work->b,
                      &work->rows, &work->n,    &work->eps,  &plan.packed, &plan.kept};
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
-    void *odd[] = {&work->y, &work->mean, &work->rstd, &work->x, &work->w, &work->b, &work->rows, &work->n, &work->eps, &tiles.tile};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    if (work->sum && !packed) { /* from here on it is the norm of a tensor as any other, by the same kernels */
-        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
-        work->x = work->sum;
-        work->sum = work->other = 0;
+    for (;;) {
         packed = ignis__norm_packed(work, dtype);
+        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
+            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+        if (odd.threads || !work->sum || packed)
+            break;
+        ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
+        work->sum = work->other = 0;
     }
-    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed, 1, 2);
-    if (work->sum) {
+    anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
+    plan = ignis__rows_plan(op, dtype, work->rows, work->n, packed || anywhere, 1, 2);
+    plan.packed = anywhere ? IGNIS__NORM_ANYWHERE : packed;
+    if (odd.threads)
+        ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
+    else if (work->sum)
         ignis__rows_launch(op, &plan, norm->add_warp, norm->add_block, dtype, adding);
-        return;
-    }
-    if (!packed && (work->x | work->y) % 16 == 0)
-        tiles = ignis__norm_tile(op, dtype, work->n, ignis__odd_share(dtype), false, norm->odd_warp, norm->odd_block, 512, 1);
-    if (tiles.threads)
-        ignis__op_launch(op, tiles.builtin, dtype, NULL, ignis__ceil_div(work->rows, tiles.tile), 1, 1, tiles.threads, 1, tiles.shared,
-                         odd);
     else
         ignis__rows_launch(op, &plan, norm->warp, norm->block, dtype, plain);
 }
@@ -20339,9 +23884,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     ignis_desc defaults;
     ignis_status status;
     memset(&defaults, 0, sizeof defaults);
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
     ignis__mutex_lock(&ignis__setup_lock);
     if (ignis__atomic_load(&ignis__global.ready)) {
@@ -20388,9 +23933,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__record before = ignis__this_thread.record;
     ignis_status status;
     int i;
-    if (ignis__atomic_load(&ignis__global.forked)) {
+    if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
         (void)ignis__enter(call);
-        return IGNIS_ERROR_NOT_SETUP;
+        return ignis__failed();
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->walk || ignis__this_thread.inside))
@@ -20413,7 +23958,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
+    ignis__tickets_close(call);
     ignis__kernels_close(call);
+    ignis__events_close(call);
+    ignis__streams_leaked(call);
+    ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
@@ -20424,13 +23973,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__devices_lost())
             (void)ignis__device_wait(call, device);
         ignis__builtins_close(device);
+        ignis__formulas_close(device);
 #ifndef IGNIS_NO_TENSORS
         ignis__matmul_close(device);
 #endif
         ignis__memory_close(call, device);
         ignis__device_close(call, device);
     }
+    ignis__formulas_close(NULL);
     ignis__images_close();
+    ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();
 #endif

@@ -1,6 +1,7 @@
 /*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
-    Part of Ignis; MIT licence, at the end of ignis.h.
+    SPDX-License-Identifier: MIT
+    Part of Ignis; the licence is at the end of ignis.h.
 
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
@@ -265,11 +266,12 @@ extern "C" {
 
 /* >>vmm --------------------------------------------------------------------------------------------------------- */
 
-/*  Physical memory, and a range of addresses that it can be mapped into. */
+/*  Physical memory of a device, without an address. */
 typedef struct ignis_vmm {
     uint64_t id;
 } ignis_vmm;
 
+/*  A range of addresses, into which physical memory can be mapped. */
 typedef struct ignis_vmm_range {
     uint64_t id;
 } ignis_vmm_range;
@@ -524,7 +526,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
 
 #define IGNIS_CHANNEL_MAX_BYTES 65536 /* of one message */
 #define IGNIS_CHANNEL_MAX_FDS 64      /* with one message */
-#define IGNIS_CHANNEL_TOKEN_BYTES 16
+#define IGNIS_CHANNEL_TOKEN_BYTES 16  /* of ignis_channel_desc.token */
 
 /*  A channel: messages, and descriptors with them, between two processes of one machine and one user. */
 typedef struct ignis_channel {
@@ -649,11 +651,12 @@ typedef enum ignis_transport_kind {
     IGNIS_TRANSPORT_KIND_COUNT
 } ignis_transport_kind;
 
+/*  A way for arrays from one device to another, or from one process to another. */
 typedef struct ignis_transport {
     uint64_t id;
 } ignis_transport;
 
-#define IGNIS_TRANSPORT_TOKEN_BYTES 16
+#define IGNIS_TRANSPORT_TOKEN_BYTES 16 /* of ignis_transport_desc.token */
 
 typedef struct ignis_transport_desc {
     ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
@@ -899,6 +902,7 @@ typedef struct ignis_comm {
     uint64_t id;
 } ignis_comm;
 
+/*  How reducing operations combine elements. */
 typedef enum ignis_op { IGNIS_OP_SUM, IGNIS_OP_PROD, IGNIS_OP_MIN, IGNIS_OP_MAX, IGNIS_OP_AVG, IGNIS_OP_COUNT } ignis_op;
 
 /* --- making, splitting, ending --- */
@@ -1374,7 +1378,6 @@ enum {
     IGNIS__CU_IPC_LAZY_PEER = 1,
     IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
     IGNIS__CU_HOST_REGISTER_MAPPED = 2,
-    IGNIS__CU_NOT_READY = 600,
     IGNIS__CU_ALREADY_ENABLED = 704
 };
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attention kernels of kernels/ next to PyTorch's flash attention, on a GPU: python3 bench/bench_attention.py [check] [sweep] [table] [decode]
 
 Takes the kernels' sources as they are in the working tree, compiles them with NVRTC, and launches them on PyTorch's tensors:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_collective.c - what collective operations cost between the GPUs of this machine, in one process with a thread for each
 
     Times are those of one operation among many: in a CUDA graph (replayed), and queued one by one. Bus bandwidth is that of

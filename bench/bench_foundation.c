@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_foundation.c - what arrays, launches, element-wise kernels, transfers and a start cost
 
     Every figure is a median of many repetitions, taken warm; where there is a peer - the bare driver call - the two take turns

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_matmul.c - matrix products by Ignis' own kernels beside cuBLASLt
 
     Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_parallel.c - data-parallel training of GPT-2 124M: what more GPUs give
 
     Each rank trains on 32 sequences of 1024 tokens, in bf16. Figures are tokens a second of all ranks together, each the median of five

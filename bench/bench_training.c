@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_training.c - what operations on tensors, attention, and training steps cost
 
     Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read and written once: two

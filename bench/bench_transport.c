@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_transport.c - what it costs to share an array, and how fast it is read from the other side
 
     Two processes: the parent exports, the child imports and copies out. For each kind, from device 0 to device 0, and to device 1 where

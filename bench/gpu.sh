@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Everything that only a GPU can show, in one run: tests, memory checker, examples, benchmarks with their peers; the results last.
 #
 #   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers collective parallel attention

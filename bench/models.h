@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  models.h - GPT-2 and a Llama in bf16, as bench_training.c and bench_parallel.c train them; and what benchmarks make tensors by
 
     Include it after Ignis. On the simulator the sizes are tiny. */

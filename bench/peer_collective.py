@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NCCL's collectives through PyTorch: what Ignis' own are held against.
 
     python3 bench/peer_collective.py [number of GPUs]

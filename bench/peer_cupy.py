@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The CuPy side of bench_foundation.c: python3 bench/peer_cupy.py"""
 import statistics
 import time

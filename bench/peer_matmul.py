@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The other side of bench_matmul: PyTorch's products, among them cuBLASLt's with a bias and gelu fused, in TFLOP/s, bf16.
 
     python3 bench/peer_matmul.py

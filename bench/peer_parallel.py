@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Data-parallel training of GPT-2 124M under PyTorch's DistributedDataParallel: what bench_parallel is held against.
 
     python3 bench/peer_parallel.py [number of GPUs ...]      (1 2 4, as many as there are)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The PyTorch side of bench_foundation.c: python3 bench/peer_torch.py"""
 import statistics
 import time

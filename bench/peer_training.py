@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The PyTorch side of bench_training.c: python3 bench/peer_training.py [file with the output of bench_training] [section ...]
 
 Prints the same rows: PyTorch in eager mode, and beside it the best other way that was tried, which is named. With a file both sides stand

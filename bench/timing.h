@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  timing.h - what the benchmarks share: the clock, and the median of what it told */
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  custom_kernel.c - more of what a kernel of your own can have
 
     Arguments of several types: an array becomes a pointer, numbers keep their type, a struct travels as bytes. Ignis compares

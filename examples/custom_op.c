@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  custom_op.c - an operation of your own, with its gradient: a renderer that can be optimised
 
     Ignis knows nothing of pictures. Here a program adds the operation draw(discs): a list of discs with soft edges becomes a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  fit_image.c - a neural network learns a picture, and you can watch it
 
     A picture is a function: give it a place (x, y), and it answers with a colour. A multi-layer perceptron (MLP), a few matrix

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  hello.c - two arrays on the GPU, and a kernel of our own
 
     The whole of Ignis in a few lines: set up, make arrays, compile a CUDA kernel from a string, run it, read the result.

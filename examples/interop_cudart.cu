@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  interop_cudart.cu - Ignis next to code that uses the CUDA runtime
 
     Ignis works in the device's primary context, the same that cudart uses. So pointers, streams and events can go both ways:

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Starts a program as N ranks on this host, a GPU each, and waits for all of them.
 #
 #   examples/launch.sh N program [argument...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  memory_contract.c - everything that Ignis forbids, tried once
 
     Arrays have an owner: Ignis itself, the collective layer (NVCCL) or the storage layer (WNAIS). Only the owner may free an

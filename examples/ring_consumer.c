@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  ring_consumer.c - the other half of examples/ring_producer.c: follows a ball through the frames of the ring
 
     It waits for a notification, finds the ball in the slot that this names, and gives the slot back. The frame is read where the producer has drawn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  ring_producer.c - a ring of video frames that another process reads where they were drawn, on the GPU
 
     One program renders, another one looks at the frames: an encoder, a tracker, a preview. The frames never leave the GPU. The ring is one array

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  save_load.c - train a small network, save it, load it again, and use it: the whole way in sixty lines
 
     The network learns the sine between -pi and pi from 64 points. It is one hidden layer: tanh-like bends (gelu) of 32 lines, added up. Training

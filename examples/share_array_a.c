@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  share_array_a.c - two programs use one GPU array; this one makes it, examples/share_array_b.c changes it
 
     An array of ignis_vmm_array lies in memory that other processes can be let into. What travels through the channel is no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  share_array_b.c - the other half of examples/share_array_a.c: takes its array, and changes it in place
 
     ignis_channel_connect waits until a is there. What ignis_share_receive gives is an ordinary array: kernels, copies and

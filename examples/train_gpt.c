@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  train_gpt.c - train a small GPT on any text, from one C file
 
     A language model reads a text and guesses, at every place, which byte comes next. This one is a GPT-2 (Radford et al. 2019) in

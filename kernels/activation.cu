@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  activation.cu - functions of single elements and their gradients
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds

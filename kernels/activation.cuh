@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  activation.cuh - functions of single elements, for kernels that apply them to an element in passing
 
     In float or double. A gradient is g * f'(x), with g the gradient of the output.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention.cu - scaled dot-product attention in plain CUDA C, forward and backward
 
     After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass */
 #ifndef IGNIS_ATTENTION_CUH
 #define IGNIS_ATTENTION_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_decode.cu - attention of one query to all keys of a cache
 
     Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,

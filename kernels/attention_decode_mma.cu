@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_decode_mma.cu - attention of one query to all keys of a cache, on tensor cores
 
     As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key head are the rows of one

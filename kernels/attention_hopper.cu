@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine
 
     After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time
 
     For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_mma.cu - scaled dot-product attention on tensor cores, forward and backward
 
     After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  attention_tiles.cuh - what attention kernels for tensor cores share: tiles in shared memory, their products, the online softmax
 
     For programs that are compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>. A warp has 16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  collective.cu - collective operations between the GPUs of one host; collective.cuh says how they wait for each other
 
     One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With -DIGNIS_T=<ignis_dtype> and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  collective.cuh - how the GPUs of a communicator wait for each other: region, flags, packets, deadlines
 
     Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  elementwise.cu - arithmetic and conversion, element by element
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.

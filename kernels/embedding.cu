@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  embedding.cu - rows of a table by index, and the gradient of the table
 
         out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gather.cu - elements by index along one dimension, and sums of elements by index
 
         gather      out[i] = src[.., id(i), ..]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float, of f64 in double, in the order of k: equal

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
 
     out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.

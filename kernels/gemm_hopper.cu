@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gemm_hopper.cu - matrix products of f16 and bf16 by wgmma, for sm_90a
 
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up
 
     One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  hopper.cuh - instructions of sm_90a: barriers in shared memory, bulk copies, and products of warpgroups; one wrapper each
 
     Addresses of shared memory are the 32-bit ones that PTX wants, as __cvta_generic_to_shared gives them. A program compiles for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include "ignis.cuh"
 
     NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be
@@ -738,8 +739,8 @@ struct ignis_one_round_team : ignis_block_team {
 #define IGNIS_ROW_PACKS 4 /* that a thread has of a row at a time; the host computes with it, too */
 
 /*  What a thread has of a row at a time. */
-template <typename T, int N> struct ignis_batch {
-    ignis_pack<T, N> at[N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS];
+template <typename T, int N, int count = (N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS)> struct ignis_batch {
+    ignis_pack<T, N> at[count];
     ignis_pack<T, 1> extra;
 };
 
@@ -756,9 +757,10 @@ template <typename T, int N> struct ignis_words {
     Packs lie where addresses are multiples of 16 bytes. The elements before the first and behind the last pack, fewer than 2 * N,
     are given out as an extra element each, in round 0; rows that are exact have none, which saves instructions. Arrays whose rows begin at
     other addresses modulo 16 need N = 1. */
-template <typename T, typename Team, int N = 16 / sizeof(T), bool exact = false> struct ignis_row {
-    typedef ignis_batch<T, N> Batch;
-    static constexpr int packs = sizeof(Batch::at) / sizeof(ignis_pack<T, N>);
+template <typename T, typename Team, int N = 16 / sizeof(T), bool exact = false, int count = (N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS)>
+struct ignis_row {
+    typedef ignis_batch<T, N, count> Batch;
+    static constexpr int packs = count;
 
     int begin, end; /* columns that packs cover */
     int extra;      /* column of this thread's extra element, or -1 */

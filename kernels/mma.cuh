@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  mma.cuh - instructions of tensor cores and of asynchronous copies, for kernels that need them: one wrapper each
 
     sm_80 and up. Tiles of 16-bit elements lie in shared memory, addressed by the 32-bit addresses that PTX wants.

@@ -1,45 +1,72 @@
+// SPDX-License-Identifier: MIT
 /*  norm.cu - layer_norm and rms_norm over the rows of [rows, n], forward and backward: see norm.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 
         forward             any grid; _warp: packed only; _block: blocks of 32 to 512 threads, kept rounds in dynamic shared memory
-        backward            rows that a team has in registers. Few blocks, of 128 threads (_warp, packed only) or at most 256
-                            (_block): each walks over many rows and leaves one row of partial sums of dw, and of db
         backward_averages, backward_columns
-                            together the same for longer rows
-        backward_sum        adds up the partial sums
+                            backward for rows that are too long for the kernels of norm_odd.cu, or that begin at other addresses
+                            modulo 16 in one array than in another. columns: few blocks of rows, each of which leaves one row of
+                            partial sums of dw, and of db. packed may be ANYWHERE; then they are a multiple of the rows after which
+                            one begins at the same address modulo 16 again
+        backward_sum        adds up the partial sums, of those kernels, too
 */
 #include "norm.cuh"
 
-#define FORWARD(name, rms)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp(                                \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)             \
-    {                                                                                                                          \
-        forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                             \
-    }                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                    \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, \
-        int kept)                                                                                                              \
-    {                                                                                                                          \
-        if (packed && n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                     \
-            forward<rms, false, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                    \
-        else if (packed)                                                                                                       \
-            forward<rms, false, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);                     \
-        else                                                                                                                   \
-            forward<rms, false, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                           \
+#define FORWARD(name, rms)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS)                                                               \
+        ignis_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \
+    {                                                                                                                                    \
+        forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \
+    }                                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \
+    {                                                                                                                                    \
+        if (packed == 1 && n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                          \
+            forward<rms, false, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                              \
+        else if (packed)                                                                                                                 \
+            forward<rms, false, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);                               \
+        else                                                                                                                             \
+            forward<rms, false, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                     \
     }
 FORWARD(layer_norm, false)
 FORWARD(rms_norm, true) /* mean and b are not used */
+
+/*  The gradient of an element, from its h and g and their averages. */
+template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)
+{
+    return rstd * (rms ? g - h * average_gh : g - average_g - h * average_gh);
+}
+
+/*  Two sums for the price of one wait. */
+__device__ inline void reduce_two(Wide &a, Wide &b)
+{
+    a = ignis_warp_sum(a);
+    b = ignis_warp_sum(b);
+    __shared__ Wide partial[2][16]; /* one per warp */
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads(); /* the block may still be reading partial for the previous row */
+    if (lane == 0) {
+        partial[0][warp] = a;
+        partial[1][warp] = b;
+    }
+    __syncthreads();
+    a = b = 0;
+    for (int i = 0; i < warps; i++) {
+        a += partial[0][i];
+        b += partial[1][i];
+    }
+}
 
 /*  The averages of g and g * h of every row, for backward_columns. */
 template <bool rms, int N>
 __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
                          long long rows, long long n)
 {
-    const ignis_row<T, ignis_block_team, N> row(w, n);
     ignis_batch<T, N> xs, gs;
 
     for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
+        const ignis_row<T, ignis_block_team, N> row(x + r * n, n);
         const Wide mean = rms ? Wide(0) : means[r], rstd = rstds[r];
         Wide sum_g = 0, sum_gh = 0;
         for (int round = 0; row.has(round); round++) {
@@ -48,7 +75,7 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
             row.each(
                 round,
                 [&](int column, auto &x, auto &grad) {
-                    const auto ws = ignis_load<ignis_pack_count<decltype(x)>>(w + column);
+                    const auto ws = load_columns<ignis_pack_count<decltype(x)>>(w, column, n);
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
                         const Wide h = (Wide(x[i]) - mean) * rstd, g = Wide(grad[i]) * Wide(ws[i]);
@@ -58,7 +85,7 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
                 },
                 xs, gs);
         }
-        reduce_two<ignis_block_team>(sum_g, sum_gh);
+        reduce_two(sum_g, sum_gh);
         if (threadIdx.x == 0) {
             averages_g[r] = sum_g / Wide(n);
             averages_gh[r] = sum_gh / Wide(n);
@@ -66,16 +93,13 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
     }
 }
 
-/*  dx, and partial sums of dw and db: a thread has N columns, its block the rows blockIdx.y, blockIdx.y + gridDim.y, ... */
+/*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows blockIdx.y, blockIdx.y + gridDim.y, ... */
 template <bool rms, int N>
-__device__ void columns(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                        const Wide *averages_g, const Wide *averages_gh, long long rows, long long n)
+__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
+                        const Wide *rstds, const Wide *averages_g, const Wide *averages_gh, long long rows, long long n)
 {
-    const long long column = ((long long)blockIdx.x * blockDim.x + threadIdx.x) * N;
     Wide dw[N] = {}, db[N] = {};
-    if (column >= n)
-        return;
-    const ignis_pack<T, N> ws = ignis_load<N>(w + column);
+    const ignis_pack<T, N> ws = load_columns<N>(w, (int)column, n);
 #pragma unroll 2
     for (long long r = blockIdx.y; r < rows; r += gridDim.y) {
         const ignis_pack<T, N> xs = ignis_load<N>(x + r * n + column), gs = ignis_load<N>(dy + r * n + column);
@@ -98,41 +122,38 @@ __device__ void columns(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, co
     }
 }
 
-#define BACKWARD(name, rms)                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(32 * BACKWARD_WARPS, 1) ignis_##name##_backward_warp(                               \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,            \
-        long long rows, long long n)                                                                                                 \
-    {                                                                                                                                \
-        constexpr int width = 32 * PACK * IGNIS_ROW_PACKS;                                                                           \
-        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                                    \
-        backward<rms, false, ignis_warp_team, PACK>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, block_w, block_b);      \
-    }                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_block(                                 \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,            \
-        long long rows, long long n, int packed)                                                                                     \
-    {                                                                                                                                \
-        if (packed)                                                                                                                  \
-            backward<rms, false, ignis_block_team, PACK>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, nullptr, nullptr); \
-        else                                                                                                                         \
-            backward<rms, false, ignis_block_team, 1>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, nullptr, nullptr);    \
-    }                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_averages(                              \
-        Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,                  \
-        long long rows, long long n, int packed)                                                                                     \
-    {                                                                                                                                \
-        if (packed)                                                                                                                  \
-            averages<rms, PACK>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                               \
-        else                                                                                                                         \
-            averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                                  \
-    }                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns(                               \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,            \
-        const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)                                      \
-    {                                                                                                                                \
-        if (packed)                                                                                                                  \
-            columns<rms, PACK>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n);                      \
-        else                                                                                                                         \
-            columns<rms, 1>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n);                         \
+/*  A thread has a pack of columns, or where rows begin anywhere, one of the elements around them; rows of a block begin alike. */
+template <bool rms>
+__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
+                                  const Wide *rstds, const Wide *averages_g, const Wide *averages_gh, long long rows, long long n,
+                                  int packed)
+{
+    const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    const ignis_row<T, ignis_block_team> row(x + blockIdx.y * n, n);
+    const long long begin = packed ? row.begin : 0, packs = packed ? (row.end - row.begin) / PACK : 0, single = thread - packs;
+    const long long column = thread < packs ? begin + thread * PACK : single < begin ? single : single + packs * PACK;
+    if (thread < packs)
+        columns<rms, PACK>(column, dx, partial_w, partial_b, dy, x, w, means, rstds, averages_g, averages_gh, rows, n);
+    else if (column < n)
+        columns<rms, 1>(column, dx, partial_w, partial_b, dy, x, w, means, rstds, averages_g, averages_gh, rows, n);
+}
+
+#define BACKWARD_THREADS 256 /* the most that a block may have */
+#define BACKWARD(name, rms)                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1)                                                              \
+        ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w, const Wide *mean, \
+                                         const Wide *rstd, long long rows, long long n, int packed)                                \
+    {                                                                                                                              \
+        if (packed)                                                                                                                \
+            averages<rms, PACK>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                             \
+        else                                                                                                                       \
+            averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                                \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns(                             \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,          \
+        const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)                                    \
+    {                                                                                                                              \
+        columns_of_thread<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n, packed);            \
     }
 BACKWARD(layer_norm, false)
 BACKWARD(rms_norm, true) /* mean and partial_b are not used */
@@ -140,8 +161,8 @@ BACKWARD(rms_norm, true) /* mean and partial_b are not used */
 /*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every SUM_WARPS-th row. Blocks
     with blockIdx.y = 1 do the same for a second pair. */
 #define SUM_WARPS 16
-extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS) ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial,
-                                                                                     const Wide *second_partial, int count, long long n)
+extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)
+    ignis_norm_backward_sum(T *out, T *second_out, const Wide *partial, const Wide *second_partial, int count, long long n)
 {
     __shared__ Wide sums[SUM_WARPS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

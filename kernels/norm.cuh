@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  norm.cuh - the walks over rows that the kernels of layer_norm and rms_norm have in common
 
         layer_norm  y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)
@@ -11,7 +12,8 @@
 
     Compiled with -DIGNIS_T=<1 to 4>, the element type. Statistics are ignis_wide<T>, [rows]. Rows are shorter than 2^30.
     See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers.
-    packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold whole packs.
+    packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold whole packs (1); or all rows begin at the same
+    addresses modulo 16, in all arrays (ANYWHERE).
 */
 #ifndef IGNIS_NORM_CUH
 #define IGNIS_NORM_CUH
@@ -22,13 +24,48 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
-#define BACKWARD_THREADS 256       /* the most that a block may have */
-#define BACKWARD_WARPS 4           /* in a block of backward_warp */
+
+#define ANYWHERE 2 /* the host knows it, too */
 
 /*  Registers for so many blocks on a multiprocessor: a row waits for memory, then for its sums, and meanwhile others have to be at
     work. Wider types need more registers. */
 #define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
+
+/*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16 bytes is put together from the two
+    that have its elements. */
+template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array, int column, long long n)
+{
+    if constexpr (N == PACK) {
+        const T *const from = array + column;
+        const int bytes = (int)((size_t)from % 16); /* the same for all packs of a row */
+        const T *const low = from - bytes / (int)sizeof(T);
+        if (bytes == 0)
+            return ignis_load<N>(from);
+        if (low >= array && low + 2 * N <= array + n) {
+            const uint4 first = *(const uint4 *)low, second = *(const uint4 *)(low + N);
+            uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+            if (bytes & 8)
+#pragma unroll
+                for (int i = 0; i < 6; i++)
+                    words[i] = words[i + 2];
+            if (bytes & 4)
+#pragma unroll
+                for (int i = 0; i < 5; i++)
+                    words[i] = words[i + 1];
+            if (bytes & 2)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    words[i] = words[i] >> 16 | words[i + 1] << 16;
+            return ignis_pack_of<ignis_pack<T, N>>(make_uint4(words[0], words[1], words[2], words[3]));
+        }
+    }
+    ignis_pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack[i] = array[column + i];
+    return pack;
+}
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
@@ -109,13 +146,19 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 round,
                 [&](int column, auto &pack) {
                     constexpr int count = ignis_pack_count<decltype(pack)>;
-                    const ignis_pack<T, count> ws = ignis_load<count>(w + column);
+                    const auto load = [&](const T *from) {
+                        if constexpr (Team::one_round)
+                            return ignis_load<count>(from + column);
+                        else
+                            return load_columns<count>(from, column, n);
+                    };
+                    const ignis_pack<T, count> ws = load(w);
                     Wide values[count];
 #pragma unroll
                     for (int i = 0; i < count; i++)
                         values[i] = (Wide(pack[i]) - mean) * rstd * Wide(ws[i]);
                     if constexpr (!rms) {
-                        const ignis_pack<T, count> bs = ignis_load<count>(b + column);
+                        const ignis_pack<T, count> bs = load(b);
 #pragma unroll
                         for (int i = 0; i < count; i++)
                             values[i] += Wide(bs[i]);
@@ -123,159 +166,6 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
-        }
-    }
-}
-
-/* >>backward ---------------------------------------------------------------------------------------------------- */
-
-/*  The gradient of an element, from its h and g and their averages. */
-template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)
-{
-    return rstd * (rms ? g - h * average_gh : g - average_g - h * average_gh);
-}
-
-/*  Two sums for the price of one wait. */
-template <typename Team> __device__ inline void reduce_two(Wide &a, Wide &b)
-{
-    a = ignis_warp_sum(a);
-    b = ignis_warp_sum(b);
-    if constexpr (Team::is_block) {
-        __shared__ Wide partial[2][16]; /* one per warp */
-        const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        __syncthreads(); /* the block may still be reading partial for the previous row */
-        if (lane == 0) {
-            partial[0][warp] = a;
-            partial[1][warp] = b;
-        }
-        __syncthreads();
-        a = b = 0;
-        for (int i = 0; i < warps; i++) {
-            a += partial[0][i];
-            b += partial[1][i];
-        }
-    }
-}
-
-/*  Rows of one round: x and dy are read once. Every thread adds up dw and db of its columns over all rows of its team. The warps
-    of a block meet in the shared block_w and block_b.
-
-    In layer_norm both sums take so many registers that a multiprocessor holds but two blocks or so. What hides the wait for memory
-    there is that a block loads its next row while it works on this one.
-
-    onto: dx is that and what x has as its gradient already, from elsewhere. */
-template <bool rms, bool onto, typename Team, int N>
-__device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                         long long rows, long long n, Wide *block_w, Wide *block_b, const T *before = nullptr)
-{
-    const ignis_row<T, Team, N> row(w, n);
-    constexpr bool ahead = !rms && Team::is_block && N > 1;
-    ignis_batch<T, N> ws, xs, gs;
-    ignis_batch<Wide, N> dws, dbs;
-    ignis_words<T, N> next_xs, next_gs;
-    Wide next_mean = 0, next_rstd = 0;
-    auto load_next = [&](long long r) {
-        if (r < rows) {
-            row.load(next_xs, x + r * n);
-            row.load(next_gs, dy + r * n);
-            next_mean = means[r];
-            next_rstd = rstds[r];
-        }
-    };
-
-    row.load(ws, w, 0);
-    row.each(
-        0,
-        [&](int, auto &dw, auto &db) {
-#pragma unroll
-            for (int i = 0; i < dw.count; i++)
-                dw[i] = db[i] = 0;
-        },
-        dws, dbs);
-    if constexpr (ahead)
-        load_next(Team::first());
-    for (long long r = Team::first(); r < rows; r += Team::count()) {
-        Wide mean = 0, rstd, sum_g = 0, sum_gh = 0;
-        if constexpr (ahead) {
-            row.open(xs, next_xs);
-            row.open(gs, next_gs);
-            mean = next_mean;
-            rstd = next_rstd;
-            load_next(r + Team::count());
-        } else {
-            row.load(xs, x + r * n, 0);
-            row.load(gs, dy + r * n, 0);
-            if (!rms)
-                mean = means[r];
-            rstd = rstds[r];
-        }
-        row.each(
-            0,
-            [&](int, auto &x, auto &grad, auto &w, auto &dw, auto &db) {
-#pragma unroll
-                for (int i = 0; i < x.count; i++) {
-                    const Wide h = (Wide(x[i]) - mean) * rstd, g = Wide(grad[i]) * Wide(w[i]);
-                    sum_g += g;
-                    sum_gh += g * h;
-                    dw[i] += Wide(grad[i]) * h;
-                    db[i] += Wide(grad[i]);
-                }
-            },
-            xs, gs, ws, dws, dbs);
-        ignis_batch<T, N> befores;
-        if constexpr (onto)
-            row.load(befores, before + r * n, 0); /* arrives while the sums are put together */
-        reduce_two<Team>(sum_g, sum_gh);
-        const Wide average_g = sum_g / Wide(n), average_gh = sum_gh / Wide(n);
-        row.each(
-            0,
-            [&](int column, auto &x, auto &grad, auto &w, auto &before) {
-                Wide values[ignis_pack_count<decltype(x)>];
-#pragma unroll
-                for (int i = 0; i < x.count; i++) {
-                    values[i] = gradient<rms>((Wide(x[i]) - mean) * rstd, Wide(grad[i]) * Wide(w[i]), rstd, average_g, average_gh);
-                    if constexpr (onto)
-                        values[i] += Wide(before[i]);
-                }
-                ignis_store(dx + r * n + column, ignis_pack_round<T>(values));
-            },
-            xs, gs, ws, befores);
-    }
-
-    partial_w += blockIdx.x * n;
-    partial_b += blockIdx.x * n;
-    if constexpr (Team::is_block) {
-        row.each(
-            0,
-            [&](int column, auto &dw, auto &db) {
-#pragma unroll
-                for (int i = 0; i < dw.count; i++) {
-                    partial_w[column + i] = dw[i];
-                    if (!rms)
-                        partial_b[column + i] = db[i];
-                }
-            },
-            dws, dbs);
-    } else { /* the warps add theirs one after the other */
-        for (int warp = 0; warp < BACKWARD_WARPS; warp++) {
-            if (warp == threadIdx.x / 32)
-                row.each(
-                    0,
-                    [&](int column, auto &dw, auto &db) {
-#pragma unroll
-                        for (int i = 0; i < dw.count; i++) {
-                            block_w[column + i] = dw[i] + (warp ? block_w[column + i] : Wide(0));
-                            if (!rms)
-                                block_b[column + i] = db[i] + (warp ? block_b[column + i] : Wide(0));
-                        }
-                    },
-                    dws, dbs);
-            __syncthreads();
-        }
-        for (int column = threadIdx.x; column < n; column += blockDim.x) {
-            partial_w[column] = block_w[column];
-            if (!rms)
-                partial_b[column] = block_b[column];
         }
     }
 }

@@ -1,46 +1,30 @@
+// SPDX-License-Identifier: MIT
 /*  norm_add.cu - layer_norm and rms_norm at the end of a residual branch, over packed rows: see norm.cuh
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 
         add_layer_norm, add_rms_norm
                             sum = x + other, rounded, and y = its norm. Launched as the forward kernels of norm.cu
-        backward_onto       dx = before + the gradient of x by this norm, for an x that is used elsewhere too and has the gradient before from
-                            there. Launched as the backward kernels of norm.cu, for rows that a team has in registers
 */
 #include "norm.cuh"
 
-#define ADD_WARP_BLOCKS (sizeof(T) == 2 ? 6 : 4) /* on a multiprocessor; a row in flight takes twice the registers of one without an addend */
+#define ADD_WARP_BLOCKS \
+    (sizeof(T) == 2 ? 6 : 4) /* on a multiprocessor; a row in flight takes twice the registers of one without an addend */
 
-#define KERNELS(name, rms)                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) ignis_add_##name##_warp(                                        \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum,             \
-        const T *other)                                                                                                                \
-    {                                                                                                                                  \
-        forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                          \
-    }                                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(512, 1) ignis_add_##name##_block(                                                     \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum,             \
-        const T *other, int kept)                                                                                                      \
-    {                                                                                                                                  \
-        if (n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                                       \
-            forward<rms, true, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                 \
-        else                                                                                                                           \
-            forward<rms, true, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept, sum, other);                  \
-    }                                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(32 * BACKWARD_WARPS, 1) ignis_##name##_backward_onto_warp(                            \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,              \
-        long long rows, long long n, const T *before)                                                                                  \
-    {                                                                                                                                  \
-        constexpr int width = 32 * PACK * IGNIS_ROW_PACKS;                                                                             \
-        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                                      \
-        backward<rms, true, ignis_warp_team, PACK>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, block_w, block_b, before); \
-    }                                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_onto_block(                              \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,              \
-        long long rows, long long n, const T *before)                                                                                  \
-    {                                                                                                                                  \
-        backward<rms, true, ignis_block_team, PACK>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, nullptr, nullptr,         \
-                                                    before);                                                                           \
+#define KERNELS(name, rms)                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) ignis_add_##name##_warp(                                            \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
+    {                                                                                                                                      \
+        forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                              \
+    }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                                                                   \
+        ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n,            \
+                                 double eps, T *sum, const T *other, int kept)                                                             \
+    {                                                                                                                                      \
+        if (n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                                           \
+            forward<rms, true, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);                     \
+        else                                                                                                                               \
+            forward<rms, true, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept, sum, other);                      \
     }
 KERNELS(layer_norm, false)
-KERNELS(rms_norm, true) /* mean, b and partial_b are not used */
+KERNELS(rms_norm, true) /* mean and b are not used */

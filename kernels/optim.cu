@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  optim.cu - optimizers, for all parameters of one element type in one launch
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).

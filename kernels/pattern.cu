@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  pattern.cu - arrays whose elements follow from their places: lines, diagonals, triangles, one-hot rows
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, and do TILE elements each.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  pointwise.cu - arithmetic of tensors, element by element, with one operand spread over the other; dropout
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds

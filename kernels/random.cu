@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  random.cu - random numbers that depend on a seed and a position alone
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Launched as ignis_map asks for: blocks of

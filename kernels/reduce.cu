@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  reduce.cu - sums along one dimension of an array [outer, n, inner], giving [outer, inner]
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Adds up in float (double for double).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  rope.cu - rotary position embedding of the first heads of each of batches * seq rows
 
     The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and

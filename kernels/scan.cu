@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  scan.cu - sums of all elements up to each one, along one dimension
 
         dst[outer, i, inner] = the sum of src[outer, j, inner] over all j <= i, or over all j >= i if reverse

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of different widths
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.

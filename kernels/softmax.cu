@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  softmax.cu - softmax over the rows of [rows, n], and cross-entropy of logits, forward and backward
 
         softmax        y = exp(x - max) / sum of exp(x - max)          dx = y * (dy - sum of y * dy)

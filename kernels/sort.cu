@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  sort.cu - rows in order, stable, with the positions that their elements come from
 
     Elements become keys: unsigned numbers in the same order, NaN above all others, both zeros the same; for a descending order, their

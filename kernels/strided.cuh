@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  strided.cuh - two arrays walked over together, each by strides of its own */
 #ifndef IGNIS_STRIDED_CUH
 #define IGNIS_STRIDED_CUH

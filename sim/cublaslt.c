@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  cublaslt.c - the simulator's libcublasLt: matrix products on the CPU
 
     Does what cublasLtMatmul is asked for: f64, f32 (TF32 included), f16 and bf16 matrices in row or column order, transposed,

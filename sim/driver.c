@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  driver.c - the simulator's libcuda: the CUDA driver API on the CPU
 
     A program that loads this library in place of NVIDIA's sees a few "GPUs" whose memory is ordinary memory of the process
@@ -436,9 +437,9 @@ typedef struct sim_import {
     size_t span;
 } sim_import;
 
-typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED, RANGE_IMPORTED } sim_range_kind;
+typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED, RANGE_IMPORTED, RANGE_VARIABLE } sim_range_kind;
 
-/* One live allocation, registered host memory, or physical memory mapped to reserved addresses. */
+/* One live allocation, registered host memory, physical memory mapped to reserved addresses, or a module's variable that was asked for. */
 typedef struct sim_range {
     uintptr_t start;
     size_t size; /* bytes asked for */
@@ -452,6 +453,7 @@ typedef struct sim_range {
     unsigned flags;                    /* host memory: what it was asked for with */
     int exported;                      /* its ticket stands in the gap behind it */
     sim_import *import;
+    const void *module; /* of a variable */
 } sim_range;
 
 struct sim_context {
@@ -2111,6 +2113,9 @@ static void module_delete(sim_module_object *module)
         handle_drop(function->handle);
         free(function);
     }
+    for (size_t i = sim.range_count; i-- > 0;)
+        if (sim.ranges[i]->module == module)
+            range_delete(sim.ranges[i]);
     handle_drop(module->handle);
     module->unloaded = 1;
     module_release(module);
@@ -4097,6 +4102,11 @@ SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmod
     REQUIRE(module, ERROR_INVALID_HANDLE);
     REQUIRE(name, ERROR_INVALID_VALUE);
     int code = sim_module_global(module->module, name, &pointer, &size);
+    if (!code && size && !range_starting((uintptr_t)pointer, RANGE_VARIABLE)) { /* memory that copies may touch */
+        sim_range *range = range_new((uintptr_t)pointer, size, RANGE_VARIABLE, module->context);
+        REQUIRE(range, ERROR_OUT_OF_MEMORY);
+        range->module = module;
+    }
     if (!code && address)
         *address = (CUdeviceptr)(uintptr_t)pointer;
     if (!code && bytes)

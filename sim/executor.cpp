@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  executor.cpp - loads kernel modules and runs kernels on the CPU
 
     A block runs on one OS thread. Its CUDA threads are fibers (stackful coroutines) that hand the processor to each

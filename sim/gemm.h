@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  gemm.h - the inner part of a matrix product, for one type
 
     cublaslt.c includes this once with REAL float and once with REAL double. A block of the result is the sum over slices of

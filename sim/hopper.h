@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  hopper.h - what a block of sm_90a does beside its threads: barriers in shared memory, bulk copies, products of warpgroups
 
     Part of executor.cpp, between its messages and its waiting. A real GPU does all of this at some time between the instruction and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  nccl.c - the simulator's libnccl: collective operations between simulated devices
 
     Ranks are threads of one process or processes of one host; each has a communicator of its own. They meet in a file of shared memory that

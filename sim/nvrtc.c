@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  nvrtc.c - stands in for NVIDIA's run-time compiler
 
     A program is compiled in four steps, in a private folder that is removed afterwards:

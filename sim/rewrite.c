@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  rewrite.c - turns preprocessed CUDA C++ into C++ that compiles behind shim.h
 
     A lexer and a rough parser of declarations, no more; C++ itself is left to the compiler. Five things change:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  rewrite.h - turns preprocessed CUDA C++ into C++ that compiles behind shim.h */
 #ifndef SIM_REWRITE_H
 #define SIM_REWRITE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shim.h - the device side of CUDA C++, for the host's C++ compiler
 
     Every kernel source is compiled behind this text (the NVRTC stand-in carries it inside). It provides what NVRTC

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shim_abi.h - what a compiled kernel module and the executor know of each other
 
     A module (the shared object that the NVRTC stand-in makes) exports one symbol, `sim_module_info`. The executor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shim_hopper.h - the inline PTX of sm_90a: barriers in shared memory, bulk copies, products of warpgroups
 
     Only what the rewriter's calls need to get to the executor, which does the work: see hopper.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shim_math.h - mathematics, conversions and bit functions of CUDA C++
 
     The accurate functions are the C library's; the fast ones (`__expf`) are the same here, because the simulator

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  shim_ptx.h - the inline PTX that the simulator knows
 
     The rewriter turns  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(d) : "f"(s))  into  sim_ptx_cvt_rn_f16_f32(d, s):

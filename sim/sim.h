@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  sim.h - the seam inside the simulator
 
     The simulator is three shared libraries that stand in for NVIDIA's:

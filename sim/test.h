@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test.h - what the tests of the simulator share: checks, the driver's functions, kernels, and tests in processes of their own */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H

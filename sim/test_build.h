@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_build.h - what tests below the driver share: kernels compiled by libnvrtc.so and run through sim_module_load and sim_execute */
 #ifndef SIM_TEST_BUILD_H
 #define SIM_TEST_BUILD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_cublaslt.c - checks of the simulator's libcublasLt against sums in double
 
         test_cublaslt [folder of the libraries]         default: ../build/sim

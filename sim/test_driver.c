@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_driver.c - checks of the simulator's libcuda
 
     Each lane (a way to run streams, or a setting) is a child process, since the simulator reads its settings once. Kernels
@@ -564,6 +565,11 @@ static void test_kernels(const void *image)
     CHECK(out[0] == 9 && out[63] == 72);
     OK(cuModuleGetGlobal_v2(&address, &size, module, "counter"));
     CHECK(size == 4 && *(int *)(uintptr_t)address == 5);
+    value = 6;
+    OK(cuMemcpyHtoDAsync_v2(address, &value, 4, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(*(int *)(uintptr_t)address == 6);
+    CODE(1, cuMemcpyHtoDAsync_v2(address, out, 8, stream)); /* beyond its end */
     OK(cuFuncGetAttribute(&value, 0, small));
     CHECK(value == 64);
     handle graph = NULL, exec = NULL;
@@ -579,6 +585,7 @@ static void test_kernels(const void *image)
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
     OK(cuModuleUnload(module));
+    CODE(1, cuMemcpyHtoDAsync_v2(address, &value, 4, stream)); /* went with the module */
     CODE(400, launch(iota, 64, 0, stream, arguments));
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_executor.c - checks of the simulator's compiler and executor, below the driver
 
         test_executor               all checks, in every order of threads and with every sanitizer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_hopper.c - checks of what the simulator has of sm_90a: mbarriers, bulk copies, products of warpgroups; see hopper.h
 
         test_hopper         all checks, in every order of threads, late and early, and without the faults under each sanitizer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_hopper.cu - the kernels of test_hopper.c; its FAULTS come before this text, as an enumeration */
 #include "ignis.cuh"
 #include "hopper.cuh"

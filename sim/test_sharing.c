@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_sharing.c - checks of memory and events that several devices or processes share
 
     Every test is a child process for each way to run streams, so that each sees a fresh simulator, and some start another

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  array.h - what tests that use arrays share, beyond test.h */
 #ifndef ARRAY_H
 #define ARRAY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  channels.h - both ends of a channel in one process
 
     Included after ignis_collective.h. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  fake_nccl.h - libraries that look like NCCL, for tests of what cannot be done with them
 
     Included after ignis.h. */

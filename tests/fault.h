@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  fault.h - counts the driver and NVRTC calls that Ignis makes, and makes chosen ones fail without performing them
 
     Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so fail; with

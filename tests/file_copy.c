@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  file_copy.c - the other side of safetensors_roundtrip.py
 
     file_copy copy IN OUT          loads every tensor of IN, and saves them to OUT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  fuzz_file.c - damaged safetensors files: the reader must say no or yes, and what it says yes to must hold
 
     fuzz_file [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Training on two and on four GPUs goes as on one: the same losses, as far as they are printed.
 #
 #   tests/gpus.sh train_gpt [folder for what the runs write]

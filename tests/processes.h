@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  processes.h - tests of several processes: each is this program again, in a role, at one end of a socket
 
     TEST(x) { process child = process_start("role"); SETUP(NULL); ... CHECK_INT(process_end(&child), 0); }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  prototypes.cpp - compares the loader tables of ignis.h, and the driver's structs in ignis_collective.h, with the CUDA toolkit's headers, while it compiles
 
     Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.
@@ -85,6 +86,7 @@ STREAM_SAME(IGNIS__CU_STREAM_PER_THREAD, CU_STREAM_PER_THREAD, 2)
 
 SAME(IGNIS__CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED)
 SAME(IGNIS__CU_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+SAME(IGNIS__CU_EVENT_DEFAULT, CU_EVENT_DEFAULT)
 SAME(IGNIS__CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING)
 SAME(IGNIS__CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
 SAME(IGNIS__CU_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)

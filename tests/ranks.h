@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  ranks.h - tests whose processes are ranks of communicators
 
     Ranks are puppets: the program again, in the role "rank", which obeys one order after the other and says how it went. A test may have

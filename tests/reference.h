@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  reference.h - what conversions and element-wise operations have to give, worked out a second way
 
     A value of any dtype is decoded to sign * m * 2^e with a 64-bit integer m, which holds all seven dtypes exactly, and

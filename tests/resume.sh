@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Training that was interrupted goes on as if nothing had happened, to the last bit.
 #
 #   tests/resume.sh train_gpt [folder for what the runs write]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs test programs one after the other and sums their results.
 #
 #   tests/run.sh program...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Holds Ignis' files against the Python package safetensors, in both directions.
 
     tests/safetensors_roundtrip.py PROGRAM [SEED]        PROGRAM is file_copy.c, compiled

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  tensor.h - what tests that use tensors share, beyond array.h
 
     The operations here are users' own: they go through ignis_tape_record, so that tests of tensors and of the tape need none of Ignis'. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test.h - the test framework
 
     TEST(name) { ... }               a test; it starts without a setup, and what it sets up is shut down after it

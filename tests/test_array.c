@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_array.c - creation, attributes, transfers, views, pins, references and freeing of arrays */
 #include "array.h"
 

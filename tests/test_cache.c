@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_cache.c - compiled kernels on disk: hits, damage, folders that cannot be used, limits, many processes */
 #include "fault.h"
 #include "test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_channel.c - messages and descriptors between processes, by socket, FIFO and shared memory: what arrives, who is let in, who is
     turned away, what happens when the other side lies, is slow, or dies */
 #include "array.h"

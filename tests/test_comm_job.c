@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_comm_job.c - how ranks find each other, make, split and shrink communicators, and what they notice when one dies
 
     Ranks are puppets that stay from one test to the next, as a process needs a second to begin with a GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_comm_model.c - the protocol of kernels/collective.cu, tried in every order in which ranks and blocks can come
 
     A process is one block of one rank. It does the actions of a few operations in their order; between actions of different processes every

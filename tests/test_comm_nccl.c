@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_comm_nccl.c - communicators of one host that leave large operations to NCCL: when they join it, and what happens when one cannot */
 #include "ranks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_comm_ops.c - collective operations between devices of one process
 
     Most inputs are small whole numbers, so that results are exact whatever the order; others are arbitrary bits, and compared as bits. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_contract.c - the memory contract: who may free, acquire, release, and what the audit and shutdown report */
 #include "array.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_convert.c - ignis_array_from_host and ignis_array_to_host between all dtypes, against reference.h */
 #include "array.h"
 #include "reference.h"

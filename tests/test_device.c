@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_device.c - devices, and the current device of a thread */
 #include "test.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_elementwise.c - fill, copy, cast, add, mul and scale on the device, bit for bit against reference.h */
 #include "array.h"
 #include "reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_faults.c - every driver call, every NVRTC call and every host allocation fails once
 
     A scenario uses Ignis from setup to shutdown. A sweep runs it with the first call failing, then with the second, and so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_file.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
 #include "fault.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and what is done to a product
     before it is stored, against sums in double */
 

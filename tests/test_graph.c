@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_graph.c - CUDA graphs: capture, replay, what is refused meanwhile, and whose memory is whose */
 #include "fault.h"
 #include "tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_kernel.c - the user's own kernels: compiling, arguments, launches, and what happens when a kernel faults */
 #include "array.h"
 

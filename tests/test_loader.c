@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_loader.c - finding the driver and NVRTC, and saying what is missing */
 #include "test.h"
 

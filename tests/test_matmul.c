@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_matmul.c - matrix products and linear layers against sums in double, their gradients, their errors */
 #include "tensor.h"
 #include <math.h>

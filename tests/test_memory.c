@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_memory.c - the allocator of device memory: reuse, statistics, limits, running out */
 #include "fault.h"
 #include "array.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_nccl.c - NCCL, opened at run time: what is missing is told, and what is there works */
 #include "array.h"
 

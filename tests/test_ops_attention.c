@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_ops_attention.c - sdpa and decode_sdpa: values and gradients in every dtype against a reference in double, gradients in f64
     against finite differences, masks, groups of heads, rows that see nothing, errors */
 #include "fault.h"

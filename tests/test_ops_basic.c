@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_ops_basic.c - arithmetic, activations, sums, transposition, concat and split, dropout, cast, random tensors
 
     Each operation is a case: values in every dtype against a reference in double, gradients in f64 against finite differences, and in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_ops_rows.c - softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
 #include "tensor.h"
 
@@ -274,11 +275,11 @@ TEST(norms_of_many_lengths)
     }
 }
 
-/*  Rows that begin anywhere, in tiles that end anywhere, and rows of several tiles and blocks; the same bits each time. */
+/*  Rows that begin anywhere, and long ones: what a warp has, what a block has with 1, 2 and 4 packs a thread, and longer; in several turns. */
 TEST(norms_of_odd_rows)
 {
-    static const int64_t sizes[][2] = {{1, 257},    {700, 257}, {3000, 5}, {129, 511}, {300, 513},
-                                       {140, 1003}, {5, 6143},  {3, 6145}, {2, 8191}};
+    static const int64_t sizes[][2] = {{1, 257},    {700, 257}, {3000, 5}, {129, 511}, {300, 513}, {9, 2047}, {9, 2061},
+                                       {140, 1003}, {9, 2500},  {5, 6143}, {3, 6145},  {2, 8191},  {3, 4111}, {3, 16391}};
     ignis_dtype dtype;
     int i;
     SETUP(NULL);
@@ -289,13 +290,16 @@ TEST(norms_of_odd_rows)
             check_norm(true, dtype, sizes[i][0], sizes[i][1], 0, 0);
     }
     check_norm(false, IGNIS_BF16, 140, 12288, 0, 0); /* more rows than blocks */
+    check_norm(false, IGNIS_BF16, 20000, 7, 0, 0);
+    check_norm(true, IGNIS_F16, 1500, 301, 0, 0);
+    check_norm(false, IGNIS_F32, 600, 1030, 0, 0);
     check_norm(true, IGNIS_F32, 3, 8000, 0, 0);
 }
 
 /*  The bits of the gradients, twice. */
 TEST(norm_gradients_are_deterministic)
 {
-    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {900, 256}};
+    static const int64_t sizes[][2] = {{900, 257}, {300, 1003}, {200, 12288}, {40, 3001}, {900, 256}};
     double *values[2][3];
     int i, k, run;
     SETUP(NULL);
@@ -322,6 +326,9 @@ TEST(norms_of_200000)
     check_norm(false, IGNIS_BF16, 2, 200000, 0, 0);
     check_norm(true, IGNIS_F32, 1, 200000, 0, 0);
     check_norm(false, IGNIS_F32, 1, 100003, 0, 0);
+    check_norm(false, IGNIS_BF16, 19, 50257, 0, 0);
+    check_norm(true, IGNIS_F16, 9, 20001, 3, 0); /* w begins anywhere, too */
+    check_norm(false, IGNIS_F64, 5, 10001, 0, 0);
 }
 
 TEST(norms_of_many_rows)
@@ -385,7 +392,7 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
 
 TEST(add_norm_is_add_and_norm)
 {
-    static const int64_t few[] = {1, 7, 8, 64, 257, 768, 1032, 8192, 9001, 20000};
+    static const int64_t few[] = {1, 7, 8, 64, 257, 768, 1032, 1033, 8192, 9001, 12288, 20000};
     ignis_dtype dtype;
     int i, kind;
     SETUP(NULL);
@@ -436,7 +443,10 @@ TEST(add_norm_has_the_bits_of_both)
     {
         for (offset = 0; offset < 2; offset++) {
             check_bits_of_add_norm(dtype, 64, offset);
+            check_bits_of_add_norm(dtype, 257, offset);
             check_bits_of_add_norm(dtype, 600, offset);
+            check_bits_of_add_norm(dtype, 9001, offset);
+            check_bits_of_add_norm(dtype, 12288, offset);
         }
     }
 }

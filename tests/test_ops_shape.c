@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_ops_shape.c - operations that move elements: permutations, strided slices, flips, expansions, stacks, padding
 
     What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here by

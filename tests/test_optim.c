@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_optim.c - AdamW and SGD against references in double, schedules, clipping, state, and what is refused */
 #include "fault.h"
 #include "tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_parallel.c - data-parallel training: the same as on one GPU, on every rank, every time */
 #include "fault.h"
 #include "tensor.h"

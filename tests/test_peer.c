@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_peer.c - what channels and jobs have in common: the hash, the proof, streams that take a message in parts, and a fork */
 #include "array.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_pool.c - handles: stale ones stay stale, cycles cost no memory, and all host memory comes back */
 #include "fault.h"
 #include "array.h"

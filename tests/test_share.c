@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_share.c - arrays that two processes use: what the other side sees, who keeps it from being freed, what is left when one dies */
 #include "fault.h"
 

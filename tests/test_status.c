@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_status.c - failures: names, the record of a thread, the logger, and what every function answers to misuse */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_stream.c - the caller's own streams, what is ordered between streams, waiting for a device */
 #include "test.h"
 

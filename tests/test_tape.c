@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_tape.c - recording, backward, gradients that add up, checkpoints, graphs, gradcheck
 
     All operations here are users' own (tensor.h), but for ignis_reshape, which costs no launch, and ignis_matmul. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_tensor.c - tensors and scopes: making, reading, sharing, releasing */
 #include "tensor.h"
 #include "reference.h"

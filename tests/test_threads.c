@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_threads.c - 16 threads on shared arrays, kernels and tensors */
 #include "tensor.h"
 #include <unistd.h>

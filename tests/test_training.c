@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_training.c - whole training steps of a small transformer: memory that runs out anywhere, calls that fail, checkpoints, equal bits */
 #include "fault.h"
 #include "tensor.h"

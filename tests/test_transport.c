@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_transport.c - transports: which there are, handles and what is wrong with them, the contract across processes, copies */
 #include "fault.h"
 

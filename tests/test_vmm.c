@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  test_vmm.c - physical memory, ranges of addresses, mappings, access, export and import, and arrays over them */
 #include "fault.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every operation of Ignis against PyTorch: python3 tests/torch_compare.py [--cases 3] [--seed 1] [operation ...]
 
 Builds torch_driver.c with cc, gives it random cases in f32 and bf16, and compares outputs and gradients. The truth is PyTorch's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  torch_driver.c - runs operations on inputs from a file, and writes what they give to another: the C half of torch_compare.py
 
         cc -O1 -I. tests/torch_driver.c -o torch_driver -lm -ldl -lpthread && ./torch_driver cases results

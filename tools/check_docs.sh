@@ -1,8 +1,8 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Checks what the documentation says:
 #   - the headers and the first heading of CHANGELOG.md have the version of ignis.h;
-#   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
-#     (adjacent declarations share one; _suffix is enough of a name there);
+#   - everything public in the headers has a comment, and functions have one of a fixed form (tools/manual.c);
 #   - lines of the headers have up to 150 columns, each tag stands once in the declarations, and in the contents of the manual;
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
 #     output;
@@ -31,27 +31,9 @@ grep -q "^#define IGNIS_COLLECTIVE_VERSION $number " ignis_collective.h || fail 
 grep -q "^#define IGNIS_KERNELS_VERSION $number " ignis_kernels.h || fail "ignis_kernels.h: IGNIS_KERNELS_VERSION is not $number"
 [ "$(awk '/^## / { print $2; exit }' CHANGELOG.md)" = "$version" ] || fail "CHANGELOG.md does not begin with version $version"
 
-# ---- the comments above declarations
-awk '
-    FNR == 1 { text = ""; grouped = 0 }
-    /^#ifdef IGNIS_IMPLEMENTATION/ { nextfile }
-    /^\/\*/ { comment = 1; text = ""; grouped = 0 }
-    comment { text = text $0 "\n"; if (/\*\//) comment = 0; next }
-    /^IGNIS_API / {
-        name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
-        suffix = name; sub(/.*_/, "_", suffix)
-        count++
-        if (text == "") { print FILENAME ":" FNR ": " name " has no comment"; bad = 1 }
-        else {
-            if (text !~ name "[^a-z0-9_]" && text !~ "[ ,]" suffix "[^a-z0-9_]") { print FILENAME ":" FNR ": the comment does not name " name; bad = 1 }
-            if (!grouped) for (i = split("Returns Errors Ownership Threads", part, " "); i > 0; i--)
-                if (text !~ "\n    " part[i] ": ") { print FILENAME ":" FNR ": the comment of " name " has no " part[i] ":"; bad = 1 }
-        }
-        grouped = 1; next
-    }
-    !/^ / { text = ""; grouped = 0 }
-    END { print count " functions are documented"; exit bad }
-' $headers || fail 'comments above declarations'
+# ---- the comments above declarations, and the examples of the manuals
+build/manual $out/manual.html || fail 'comments above declarations'
+build/manual --examples $out || fail 'examples of the manuals'
 
 # ---- the form of the headers
 awk '
@@ -116,11 +98,6 @@ done
 echo 'the build commands of the examples work'
 
 # ---- the manuals
-awk -v out=$out '
-    /^ *---- begin example / { file = out "/manual_" $NF ".c"; print "/* of " FILENAME " */" >file; next }
-    /^ *---- end example/ { close(file); file = ""; next }
-    file { sub(/^    /, ""); print >file }
-' $headers
 for half in a b; do
     sed 1d $out/manual_share_$half.c | diff - $out/readme.c.$(echo $half | tr ab 23) || fail "README.md: the example differs from share_$half of the manual"
 done

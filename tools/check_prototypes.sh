@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Compiles tests/prototypes.cpp against the CUDA toolkit's headers; and with planted mistakes, which the compiler must refuse.
 toolkit=${CUDA_PATH:-/usr/local/cuda}
 check() { ${CXX:-g++} -std=c++11 -fsyntax-only -isystem "$toolkit/include" -I. "$@" tests/prototypes.cpp; }

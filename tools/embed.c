@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  embed.c - writes ignis_kernels.h: the files of kernels/ as arrays of C strings
 
         cc tools/embed.c -o build/embed
@@ -227,6 +228,7 @@ static void generate(text *out, const source *sources, int count)
     patch = read_number(&header, "IGNIS_VERSION_PATCH");
     print(out, "/*  ignis_kernels.h - v%d.%d.%d - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file\n\n",
           major, minor, patch);
+    print(out, "    SPDX-License-Identifier: MIT\n    The licence is at the end of ignis.h.\n\n");
     print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR, OUTPUT);
     for (int i = 0; i < count; i++)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines, (unsigned long)sources[i].content.size);

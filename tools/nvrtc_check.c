@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
@@ -193,9 +194,9 @@ static const struct {
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},

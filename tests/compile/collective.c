@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* ignis_collective.h alone; with -DIGNIS_IMPLEMENTATION its implementation, and that of ignis.h, too */
 #include "ignis_collective.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* ignis.h alone; with -DIGNIS_IMPLEMENTATION its implementation too */
 #include "ignis.h"
 

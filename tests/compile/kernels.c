@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* ignis_kernels.h alone */
 #include "ignis_kernels.h"
 

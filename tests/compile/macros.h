@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Names that other headers take away: Windows' (rpcndr.h, windef.h, wingdi.h, winerror.h, math.h), <sys/sysmacros.h>, <complex.h>, <ctype.h> of
    old systems and X11. Included first, they show which names the headers of Ignis cannot have. */
 #define small char

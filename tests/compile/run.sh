@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # The compile matrix: each header, alone and together, in every mode, by every compiler and for every standard, with the
 # strict warnings as errors; then what an object file exports, which macros leak, and how long compiling takes.
 # Prints what failed and what was skipped. The last line: compile matrix: N combinations ok, N failed, N skipped

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* all headers, in the order that a user would choose last */
 #include "ignis_collective.h"
 #include "ignis_kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* declarations first, the implementation later, and each of them twice */
 #include "ignis.h"
 #include "ignis.h"

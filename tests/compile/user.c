@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* the unit that only uses Ignis; linked with ignis.c, which implements it */
 #ifdef WITH_COLLECTIVE
 #include "ignis_collective.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // the same in C++, with option structs by reference; with IGNIS_STATIC in two units, each of which has Ignis for itself
 #ifdef WITH_COLLECTIVE
 #include "ignis_collective.h"

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+/*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h
+
+    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the
+    type that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be
+    exact to fewer bits. */
+#ifndef IGNIS_MAP_CUH
+#define IGNIS_MAP_CUH
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+#define DI static __device__ __forceinline__
+
+/* >>packs ------------------------------------------------------------------------------------------------------- */
+
+/*  Up to 16 bytes as words of 32 bits; the number in the name is the pack's bytes. */
+DI void ld16(u32 *w, const char *p)
+{
+    const uint4 v = *(const uint4 *)p;
+    w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+}
+DI void ld8(u32 *w, const char *p)
+{
+    const uint2 v = *(const uint2 *)p;
+    w[0] = v.x, w[1] = v.y;
+}
+DI void ld4(u32 *w, const char *p) { w[0] = *(const u32 *)p; }
+DI void ld2(u32 *w, const char *p) { w[0] = *(const u16 *)p; }
+DI void ld1(u32 *w, const char *p) { w[0] = *(const u8 *)p; }
+DI void st16(char *p, const u32 *w) { *(uint4 *)p = make_uint4(w[0], w[1], w[2], w[3]); }
+DI void st8(char *p, const u32 *w) { *(uint2 *)p = make_uint2(w[0], w[1]); }
+DI void st4(char *p, const u32 *w) { *(u32 *)p = w[0]; }
+DI void st2(char *p, const u32 *w) { *(u16 *)p = (u16)w[0]; }
+DI void st1(char *p, const u32 *w) { *(u8 *)p = (u8)w[0]; }
+
+/* >>conversion -------------------------------------------------------------------------------------------------- */
+
+DI float from_f16(u16 bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+DI u16 to_f16(float value)
+{
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#if __CUDA_ARCH__ >= 800
+DI u32 pair_f16(float low, float high)
+{
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+DI u32 pair_bf16(float low, float high)
+{
+    u32 bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#else
+DI u32 to_bf16(float x)
+{
+    const u32 word = __float_as_uint(x);
+    return x != x ? 0x7fff : (word + 0x7fff + (word >> 16 & 1)) >> 16;
+}
+DI u32 pair_f16(float low, float high) { return to_f16(low) | (u32)to_f16(high) << 16; }
+DI u32 pair_bf16(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
+#endif
+
+/*  To integers: toward zero, at the ends of the range what they are; NaN is 0. */
+DI int to_i32(float x) { return x != x ? 0 : __float2int_rz(x); }
+DI int to_i32(double x) { return x != x ? 0 : __double2int_rz(x); }
+DI int to_i32(i64 x) { return (int)(x < -2147483647 - 1 ? -2147483647 - 1 : x > 2147483647 ? 2147483647 : x); }
+DI i64 to_i64(float x) { return x != x ? 0 : __float2ll_rz(x); }
+DI i64 to_i64(double x) { return x != x ? 0 : __double2ll_rz(x); }
+DI i64 to_i64(i64 x) { return x; }
+DI u32 to_u8(float x) { return x != x ? 0 : min(__float2uint_rz(x), 255u); }
+DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }
+DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
+
+/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a
+    time. */
+#define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))
+#define GET_bf16(w, e) __uint_as_float((e)&1 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)
+#define GET_f32(w, e) __uint_as_float((w)[e])
+#define GET_f64(w, e) __hiloint2double((int)(w)[2 * (e) + 1], (int)(w)[2 * (e)])
+#define GET_i32(w, e) ((int)(w)[e])
+#define GET_i64(w, e) ((i64)((u64)(w)[2 * (e) + 1] << 32 | (w)[2 * (e)]))
+#define GET_u8(w, e) ((int)((w)[(e) / 4] >> 8 * ((e)&3) & 255u))
+#define ONE_f16(p) from_f16(*(const u16 *)(p))
+#define ONE_bf16(p) __uint_as_float((u32) * (const u16 *)(p) << 16)
+#define ONE_f32(p) (*(const float *)(p))
+#define ONE_f64(p) (*(const double *)(p))
+#define ONE_i32(p) (*(const int *)(p))
+#define ONE_i64(p) (*(const i64 *)(p))
+#define ONE_u8(p) ((int)*(const u8 *)(p))
+#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16((float)(x), (float)(y))
+#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16((float)(x), (float)(y))
+#define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))
+#define SET_f64(o, e, x) SET_i64(o, e, __double_as_longlong((double)(x)))
+#define SET_i32(o, e, x) (o)[e] = (u32)to_i32(x)
+#define SET_i64(o, e, x)                      \
+    {                                         \
+        const u64 word = (u64)to_i64(x);      \
+        (o)[2 * (e)] = (u32)word;             \
+        (o)[2 * (e) + 1] = (u32)(word >> 32); \
+    }
+#define SET_u8(o, e, x) (o)[(e) / 4] |= to_u8(x) << 8 * ((e)&3)
+
+/* >>functions --------------------------------------------------------------------------------------------------- */
+
+/*  n / d for n < 2^31, by what the host has worked out for d (Granlund and Montgomery, PLDI 1994). */
+DI u32 quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }
+
+DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
+
+/*  x to the power of a number that the compiler knows. */
+DI W power(W x, i64 n)
+{
+    W r = 1;
+    for (u64 k = n < 0 ? 0 - (u64)n : (u64)n; k; k >>= 1, x *= x)
+        if (k & 1)
+            r *= x;
+    return n < 0 ? 1 / r : r;
+}
+
+#define infinity ((W)__int_as_float(0x7f800000))
+#define not_a_number ((W)__int_as_float(0x7fc00000))
+
+#ifdef IGNIS_HALF /* relative errors below 2^-16; W is float */
+DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x * (1 - x * (0.5f - x * 0.33333333f)) : __logf(1 + x); }
+DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
+{
+    const float z = fabsf(x), t = __fdividef(1.f, fmaf(0.3275911f, z, 1.f));
+    const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * __expf(-x * x);
+    return z < 0.25f ? x * (1.1283791671f - x * x * (0.3761263890f - x * x * 0.1128379167f)) : copysignf(1 - q, x);
+}
+DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+#define exp(x) __expf(x)
+#define log1p(x) half_log1p(x)
+#define erf(x) half_erf(x)
+#else
+DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }
+#endif
+
+#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments takes long to compile, eight times over */
+static __device__ __noinline__ float called_sin(float x) { return sinf(x); }
+static __device__ __noinline__ float called_cos(float x) { return cosf(x); }
+static __device__ __noinline__ float called_tan(float x) { return tanf(x); }
+#define sin(x) called_sin(x)
+#define cos(x) called_cos(x)
+#define tan(x) called_tan(x)
+#endif
+
+DI W softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }
+
+#endif /* IGNIS_MAP_CUH */

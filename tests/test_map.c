@@ -1,0 +1,1011 @@
+// SPDX-License-Identifier: MIT
+/*  test_map.c - formulas: values, gradients, broadcasting, dtypes, arrays, errors
+
+    Each formula of the table is compared with the same expression in C, in double; its gradients in f64 with finite differences, and in bf16
+    with those of f64. */
+#include "tensor.h"
+
+#include <math.h>
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+
+/*  X(number, formula, the same in C): a, b and c are between 0.1 and 1, and apart from the kinks. */
+#define FORMULAS(X)                                                                                                                        \
+    X(0, "a*b+c", a *b + c)                                                                                                                \
+    X(1, "a/b - -c", a / b + c)                                                                                                            \
+    X(2, "a - b - c", a - b - c)                                                                                                           \
+    X(3, "a / b / c", a / b / c)                                                                                                           \
+    X(4, "-a*-b", a *b)                                                                                                                    \
+    X(5, "2*a + 1e-3*b + .5", 2 * a + 1e-3 * b + 0.5)                                                                                      \
+    X(6, "exp(a)*log(b)/c", exp(a) * log(b) / c)                                                                                           \
+    X(7, "exp2(a) + expm1(b)", exp2(a) + expm1(b))                                                                                         \
+    X(8, "log2(a) + log10(b) + log1p(c)", log2(a) + log10(b) + log1p(c))                                                                   \
+    X(9, "sqrt(a)*b", sqrt(a) * b)                                                                                                         \
+    X(10, "rsqrt(a*a + b*b + c*c)*a", a / sqrt(a * a + b * b + c * c))                                                                     \
+    X(11, "cbrt(a)*b", cbrt(a) * b)                                                                                                        \
+    X(12, "sin(a)*cos(b) + tan(c)", sin(a) * cos(b) + tan(c))                                                                              \
+    X(13, "asin(0.9*a) + acos(0.9*b) + atan(c)", asin(0.9 * a) + acos(0.9 * b) + atan(c))                                                  \
+    X(14, "sinh(a) + cosh(b) + tanh(c)", sinh(a) + cosh(b) + tanh(c))                                                                      \
+    X(15, "sigmoid(a - b)", sigmoid(a - b))                                                                                                \
+    X(16, "softplus(4*(a - b))*c", softplus(4 * (a - b)) * c)                                                                              \
+    X(17, "erf(a) * b", erf(a) * b)                                                                                                        \
+    X(18, "pow(abs(a) + 0.1, b)", pow(a + 0.1, b))                                                                                         \
+    X(19, "pow(a, 3)", a *a *a)                                                                                                            \
+    X(20, "pow(a - b, 2)*c", (a - b) * (a - b) * c)                                                                                        \
+    X(21, "pow(a, -2)", 1 / (a * a))                                                                                                       \
+    X(22, "pow(a - b, 0) + a", 1 + a)                                                                                                      \
+    X(23, "pow(a, 1.5)", a *sqrt(a))                                                                                                       \
+    X(24, "atan2(a, b)", atan2(a, b))                                                                                                      \
+    X(25, "max(a, b)*c", (a > b ? a : b) * c)                                                                                              \
+    X(26, "min(a, b)/c", (a < b ? a : b) / c)                                                                                              \
+    X(27, "abs(a - b)", fabs(a - b))                                                                                                       \
+    X(28, "sign(a - b)*c", (a > b ? c : -c))                                                                                               \
+    X(29, "relu(a - b) + c", (a > b ? a - b : 0) + c)                                                                                      \
+    X(30, "silu(a)*b", a *sigmoid(a) * b)                                                                                                  \
+    X(31, "gelu(a)*c", 0.5 * a * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (a + 0.044715 * a * a * a))) * c)                            \
+    X(32, "gelu_exact(a) + c", 0.5 * a * (1 + erf(a / sqrt(2.0))) + c)                                                                     \
+    X(33, "clamp(a, 0.25, 0.75)*b", (a < 0.25 ? 0.25 : a > 0.75 ? 0.75 : a) * b)                                                           \
+    X(34, "lerp(a, b, c)", a + c * (b - a))                                                                                                \
+    X(35, "square(a) - logsigmoid(b)", a *a + softplus(-b))                                                                                \
+    X(36, "a > b ? a*c : b*b", a > b ? a * c : b * b)                                                                                      \
+    X(37, "d = a - b; abs(d) < c ? 0.5*d*d : c*(abs(d) - 0.5*c)", fabs(a - b) < c ? 0.5 * (a - b) * (a - b) : c * (fabs(a - b) - 0.5 * c)) \
+    X(38, "max(a, 0) - a*b + log1p(exp(-abs(a)))", a - a * b + log1p(exp(-a)))                                                             \
+    X(39, "s = sigmoid(a); -(b*log(s) + (1-b)*log(1-s))*pow(1-s, 2)",                                                                      \
+      -(b * log(sigmoid(a)) + (1 - b) * log(1 - sigmoid(a))) * (1 - sigmoid(a)) * (1 - sigmoid(a)))                                        \
+    X(40, "a > 0.55 && b > 0.55 ? a*b : a < 0.25 || c > 0.95 ? c*a : !(b > 0.35) ? -b : 1/c",                                              \
+      a > 0.55 && b > 0.55   ? a * b                                                                                                       \
+      : a < 0.25 || c > 0.95 ? c * a                                                                                                       \
+      : !(b > 0.35)          ? -b                                                                                                          \
+                             : 1 / c)                                                                                                               \
+    X(41, "t = tanh(a*b); u = t*c; u*u + t", tanh(a *b) * c * tanh(a * b) * c + tanh(a * b))                                               \
+    X(42, "(a > b)*c + a*(c >= b)", (a > b) * c + a * (c >= b))                                                                            \
+    X(43, "x = a*b; x = x*x; x + c", a *b *a *b + c)                                                                                       \
+    X(44, "a > 0.55 ? log(a - 0.45) : b", a > 0.55 ? log(a - 0.45) : b)                                                                    \
+    X(45, "isnan(a) || isinf(b) ? 0 : a*b", a *b)                                                                                          \
+    X(46, "isfinite(a) ? b : c", b)                                                                                                        \
+    X(47, "floor(4*a) + ceil(4*b) + trunc(3*c) + c", floor(4 * a) + ceil(4 * b) + trunc(3 * c) + c)                                        \
+    X(48, "round(3*a)*b", rint(3 * a) * b)                                                                                                 \
+    X(49, "a % 0.3 + b", fmod(a, 0.3) + b)                                                                                                 \
+    X(50, "pi*a + e*b", 3.14159265358979323846 * a + 2.71828182845904523536 * b)                                                           \
+    X(51, "a < inf ? a : nan", a)                                                                                                          \
+    X(52, "1/3*a", a / 3)                                                                                                                  \
+    X(53, "7 % 4 + (5 > 3) + a", 4 + a)                                                                                                    \
+    X(54, "a + 12345678901234567890", a + 12345678901234567890.0)                                                                          \
+    X(55, "a", a)                                                                                                                          \
+    X(56, "a + 0*b", a)                                                                                                                    \
+    X(57, "c*(a*log(a/b) - a + b)", c *(a * log(a / b) - a + b))                                                                           \
+    X(58, "+a;", a)                                                                                                                        \
+    X(59, "((((a)))) + (b) \n\t - c", a + b - c)
+
+#define REFERENCE(number, text, expression) \
+    static double reference_##number(double a, double b, double c) { return (void)a, (void)b, (void)c, (expression); }
+FORMULAS(REFERENCE)
+
+typedef struct formula_case {
+    const char *text;
+    double (*reference)(double a, double b, double c);
+} formula_case;
+
+#define ROW(number, text, expression) {text, reference_##number},
+static const formula_case formulas[] = {FORMULAS(ROW)};
+
+enum { COUNT = 19 };
+
+static ignis_tensor call_formula(const ignis_tensor *x, int count, void *user)
+{
+    ignis_tensor a = x[0], b = x[1], c = x[2];
+    (void)count;
+    return ignis_map(*(const char *const *)user, IGNIS_INPUTS(a, b, c));
+}
+
+/*  Input k of a case: odd multiples of 1/256, exact in bf16, of which those of two inputs are never equal, nor are kinks of the table. */
+static void inputs_of(int k, double *values)
+{
+    int i;
+    for (i = 0; i < COUNT; i++)
+        values[i] = (8 * (4 + (i * (7 + 4 * k) + 5 * k) % 28) + 2 * k + 1) / 256.0;
+}
+
+static bool is_near(double got, double expected, double tolerance)
+{
+    return fabs(got - expected) <= tolerance * (1 + fabs(expected)) || (isnan(got) && isnan(expected)) || got == expected;
+}
+
+static void check_near(const char *text, const char *what, const double *got, const double *expected, int64_t count, double tolerance)
+{
+    char line[600];
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        if (is_near(got[i], expected[i], tolerance))
+            continue;
+        snprintf(line, sizeof line, "%s: %s: element %lld is %.17g, expected %.17g", text, what, (long long)i, got[i], expected[i]);
+        test__fail(__FILE__, __LINE__, line);
+        return;
+    }
+}
+
+/*  The value of a formula of a, b, c in a dtype, and its gradients by all three. */
+static void run_formula(const char *text, ignis_dtype dtype, double *const *in, double *value, double (*grads)[COUNT])
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x[3], y, one;
+    double ones[COUNT];
+    int i;
+    for (i = 0; i < COUNT; i++)
+        ones[i] = 1;
+    for (i = 0; i < 3; i++)
+        x[i] = tensor_of(in[i], IGNIS_SHAPE(COUNT), dtype, true);
+    y = call_formula(x, 3, &text);
+    one = tensor_of(ones, IGNIS_SHAPE(COUNT), dtype, false);
+    CHECK_OK(ignis_tensor_to_host(y, value, IGNIS_F64, COUNT));
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(one)));
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x[i]), grads[i], IGNIS_F64, COUNT));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+static void check_formulas(int first, int last)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_F32, IGNIS_BF16};
+    /* Rounding of double; of float through a few operations; to bf16, whose last bit is 2^-8, beside its shorter functions. */
+    static const double tolerances[] = {1e-13, 4e-6, 0.0045};
+    double values[3][COUNT], *in[3], expected[COUNT], value[COUNT], exact[3][COUNT], grads[3][COUNT];
+    int n, d, i;
+    for (i = 0; i < 3; i++)
+        inputs_of(i, in[i] = values[i]);
+    for (n = first; n < last && n < COUNT_OF(formulas); n++) {
+        const char *text = formulas[n].text;
+        ignis_tensor x[3];
+        for (i = 0; i < COUNT; i++)
+            expected[i] = formulas[n].reference(in[0][i], in[1][i], in[2][i]);
+        for (d = 0; d < 3; d++) {
+            run_formula(text, dtypes[d], in, value, d == 0 ? exact : grads);
+            check_near(text, ignis_dtype_name(dtypes[d]), value, expected, COUNT, tolerances[d]);
+            for (i = 0; i < 3 && d > 0; i++)
+                check_near(text, "gradient", grads[i], exact[i], COUNT, 2 * tolerances[d]);
+        }
+        for (i = 0; i < 3; i++)
+            x[i] = tensor_of(in[i], IGNIS_SHAPE(COUNT), IGNIS_F64, true);
+        if (n != 54) /* whose sum is so large that differences have no digits left */
+            CHECK(ignis_gradcheck(call_formula, &text, x, 3, NULL) < 1e-6);
+        if (ignis_status_last() != IGNIS_OK)
+            test__fail(__FILE__, __LINE__, text);
+        CHECK_OK(ignis_status_last());
+        for (i = 0; i < 3; i++)
+            CHECK_OK(ignis_tensor_release(x[i]));
+    }
+}
+
+TEST(formulas_0)
+{
+    SETUP(NULL);
+    check_formulas(0, 15);
+}
+TEST(formulas_15)
+{
+    SETUP(NULL);
+    check_formulas(15, 30);
+}
+TEST(formulas_30)
+{
+    SETUP(NULL);
+    check_formulas(30, 45);
+}
+TEST(formulas_45)
+{
+    SETUP(NULL);
+    check_formulas(45, 60);
+}
+
+/* --- kinks and special values --------------------------------------------------------------------------------------- */
+
+/*  The value and the gradients by a and b of a formula, at one place. */
+static void at_point(const char *text, double a_value, double b_value, double *found)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor a = tensor_of(&a_value, IGNIS_SHAPE(1), IGNIS_F64, true), b = tensor_of(&b_value, IGNIS_SHAPE(1), IGNIS_F64, true);
+    ignis_tensor y = ignis_map(text, IGNIS_INPUTS(a, b));
+    found[0] = ignis_item(y);
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), &found[1], IGNIS_F64, 1));
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(b), &found[2], IGNIS_F64, 1));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(kinks)
+{
+    static const struct {
+        const char *text;
+        double a, b, expected[3];
+    } points[] = {
+        {"abs(a) + 0*b", 0, 0, {0, 0, 0}},
+        {"relu(a) + b", 0, 0, {0, 0, 1}},
+        {"max(a, b)", 2, 2, {2, 0.5, 0.5}},
+        {"min(a, b)", 2, 2, {2, 0.5, 0.5}},
+        {"max(a, b)", NAN, 2, {NAN, 1, 1}},
+        {"max(a, b)", 2, NAN, {NAN, 1, 1}},
+        {"min(a, b)", NAN, 2, {NAN, 1, 1}},
+        {"min(a, b)", 2, NAN, {NAN, 1, 1}},
+        {"clamp(a, 0, 1) + b", 1, 0, {1, 1, 1}},
+        {"clamp(a, 0, 1) + b", NAN, 0, {NAN, 1, 1}},
+        {"softplus(a) + b", 0, 0, {0.6931471805599453, 0.5, 1}},
+        {"softplus(a) + b", 800, 0, {800, 1, 1}},
+        {"softplus(a) + b", -800, 0, {0, 0, 1}},
+        {"a > 0 ? sqrt(a) : b", 0, 3, {3, 0, 1}}, /* the infinite derivative of the other branch does not show */
+        {"a > 0 ? log(a) : b", -1, 3, {3, 0, 1}},
+        {"sqrt(a)*b", 0, 3, {0, INFINITY, 0}},
+        {"pow(a, b)", 0, 2, {0, 0, 0}},
+        {"pow(a, b)", 0, 0, {1, 0, 0}},
+        {"pow(a, 2) + b", -3, 0, {9, -6, 1}},
+        {"pow(a, 1) + b", 0, 0, {0, 1, 1}},
+        {"sigmoid(a)*b", -1000, 1, {0, 0, 0}},
+        {"sigmoid(a)*b", 1000, 1, {1, 0, 1}},
+        {"isnan(a) ? b : a", NAN, 4, {4, 0, 1}},
+        {"isnan(a) + isinf(b) + a*0", 1, -INFINITY, {1, 0, 0}},
+        {"sign(a) + b", NAN, 1, {NAN, 0, 1}},
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(points); i++) {
+        double found[3];
+        at_point(points[i].text, points[i].a, points[i].b, found);
+        check_near(points[i].text, "value and gradients", found, points[i].expected, 3, 1e-15);
+    }
+}
+
+/* --- broadcasting --------------------------------------------------------------------------------------------------- */
+
+enum { MAX_NUMEL = 4096 };
+
+/*  The offset of an element of a shape in an array that spreads over it. */
+static int64_t offset_of(ignis_shape shape, ignis_shape array, int64_t element)
+{
+    int64_t offset = 0, step = 1;
+    int d;
+    for (d = shape.ndim - 1; d >= 0; d--) {
+        int of_array = d - (shape.ndim - array.ndim);
+        int64_t at = element % shape.dim[d];
+        element /= shape.dim[d];
+        if (of_array < 0)
+            continue;
+        offset += array.dim[of_array] == 1 ? 0 : at * step;
+        step *= array.dim[of_array];
+    }
+    return offset;
+}
+
+static const struct {
+    ignis_shape a, b, c, result;
+} spreads[] = {
+    {{1, {7}}, {1, {7}}, {1, {1}}, {1, {7}}},
+    {{1, {1}}, {1, {1}}, {1, {1}}, {1, {1}}},
+    {{2, {5, 8}}, {1, {8}}, {2, {5, 1}}, {2, {5, 8}}},
+    {{2, {5, 7}}, {1, {7}}, {2, {5, 1}}, {2, {5, 7}}},
+    {{2, {5, 1}}, {2, {1, 16}}, {1, {1}}, {2, {5, 16}}},
+    {{3, {4, 1, 16}}, {3, {1, 3, 1}}, {2, {3, 16}}, {3, {4, 3, 16}}},
+    {{3, {2, 3, 5}}, {3, {2, 1, 5}}, {3, {1, 3, 1}}, {3, {2, 3, 5}}},
+    {{4, {2, 1, 3, 1}}, {4, {1, 5, 1, 8}}, {2, {3, 8}}, {4, {2, 5, 3, 8}}},
+    {{8, {2, 1, 2, 1, 2, 1, 2, 1}}, {8, {1, 3, 1, 2, 1, 2, 1, 3}}, {8, {2, 3, 1, 1, 2, 2, 1, 1}}, {8, {2, 3, 2, 2, 2, 2, 2, 3}}},
+    {{2, {0, 5}}, {1, {5}}, {2, {1, 1}}, {2, {0, 5}}},
+    {{2, {3, 1}}, {2, {1, 0}}, {1, {1}}, {2, {3, 0}}},
+    {{2, {64, 33}}, {2, {64, 33}}, {1, {33}}, {2, {64, 33}}},
+};
+
+TEST(broadcasting)
+{
+    static double in[3][MAX_NUMEL], expected[MAX_NUMEL], grads[3][MAX_NUMEL], got[MAX_NUMEL], weights[MAX_NUMEL];
+    static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_F32, IGNIS_BF16};
+    int s, t, k;
+    int64_t i;
+    SETUP(NULL);
+    for (s = 0; s < COUNT_OF(spreads); s++)
+        for (t = 0; t < COUNT_OF(dtypes); t++) {
+            ignis_shape shapes[3];
+            ignis_shape result = spreads[s].result;
+            int64_t numel = shape_numel(result);
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor a, b, c, y, weight;
+            double tolerance = dtypes[t] == IGNIS_F64 ? 1e-13 : dtypes[t] == IGNIS_F32 ? 1e-5 : 1.0 / 128;
+            char what[100];
+            shapes[0] = spreads[s].a;
+            shapes[1] = spreads[s].b;
+            shapes[2] = spreads[s].c;
+            memset(grads, 0, sizeof grads);
+            for (k = 0; k < 3; k++)
+                for (i = 0; i < shape_numel(shapes[k]); i++)
+                    in[k][i] = (double)(1 + (13 * i + 5 * k) % 31) / 16;
+            for (i = 0; i < numel; i++) {
+                int64_t at[3];
+                for (k = 0; k < 3; k++)
+                    at[k] = offset_of(result, shapes[k], i);
+                weights[i] = (double)(1 + i % 3);
+                expected[i] = in[0][at[0]] * in[1][at[1]] + in[2][at[2]];
+                grads[0][at[0]] += in[1][at[1]] * weights[i];
+                grads[1][at[1]] += in[0][at[0]] * weights[i];
+                grads[2][at[2]] += weights[i];
+            }
+            a = tensor_of(in[0], shapes[0], dtypes[t], true);
+            b = tensor_of(in[1], shapes[1], dtypes[t], true);
+            c = tensor_of(in[2], shapes[2], dtypes[t], true);
+            y = ignis_map("a*b + c", IGNIS_INPUTS(a, b, c));
+            CHECK_SHAPE(ignis_tensor_data(y), result);
+            CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, numel));
+            snprintf(what, sizeof what, "spread %d in %s", s, ignis_dtype_name(dtypes[t]));
+            check_near(what, "value", got, expected, numel, tolerance);
+            weight = tensor_of(weights, result, dtypes[t], false);
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(weight)));
+            for (k = 0; k < 3; k++) {
+                CHECK_OK(ignis_array_to_host(ignis_tensor_grad(k == 0 ? a : k == 1 ? b : c), got, IGNIS_F64, shape_numel(shapes[k])));
+                check_near(what, "gradient", got, grads[k], shape_numel(shapes[k]), tolerance);
+            }
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
+/*  Views that begin anywhere have packs of fewer elements. */
+TEST(unaligned)
+{
+    ignis_array whole, a, b;
+    double values[64];
+    int start, i;
+    SETUP(NULL);
+    whole = make_counting(IGNIS_SHAPE(64), 0);
+    a = ignis_array_cast(whole, IGNIS_F32);
+    b = ignis_array_cast(whole, IGNIS_BF16);
+    for (start = 0; start < 9; start++) {
+        ignis_array x = ignis_array_slice(a, 0, start, 40), y = ignis_array_slice(b, 0, 9 - start, 40),
+                    z = make(IGNIS_SHAPE(40), IGNIS_F64);
+        CHECK_OK(ignis_array_map(z, "100*x + y", IGNIS_ARRAYS(x, y)));
+        CHECK_OK(ignis_array_to_host(z, values, IGNIS_F64, 40));
+        for (i = 0; i < 40; i++)
+            CHECK(values[i] == 100 * (start + i) + 9 - start + i);
+        drop(x), drop(y), drop(z);
+    }
+    drop(whole), drop(a), drop(b);
+}
+
+/* --- dtypes ----------------------------------------------------------------------------------------------------------- */
+
+TEST(result_dtypes)
+{
+    static const struct {
+        ignis_dtype a, b;
+        const char *text;
+        ignis_dtype result;
+    } cases[] = {
+        {IGNIS_F16, IGNIS_F16, "a + b", IGNIS_F16},     {IGNIS_F16, IGNIS_BF16, "a + b", IGNIS_F32},
+        {IGNIS_BF16, IGNIS_F32, "a + b", IGNIS_F32},    {IGNIS_F32, IGNIS_F64, "a + b", IGNIS_F64},
+        {IGNIS_BF16, IGNIS_U8, "a + b", IGNIS_BF16},    {IGNIS_I64, IGNIS_F16, "a + b", IGNIS_F16},
+        {IGNIS_I32, IGNIS_I32, "a + b", IGNIS_I64},     {IGNIS_U8, IGNIS_I64, "a * b", IGNIS_I64},
+        {IGNIS_I32, IGNIS_I32, "a / b", IGNIS_F32},     {IGNIS_F32, IGNIS_F32, "a > b", IGNIS_U8},
+        {IGNIS_I32, IGNIS_I32, "a == b", IGNIS_U8},     {IGNIS_U8, IGNIS_U8, "!a && b", IGNIS_U8},
+        {IGNIS_F32, IGNIS_F32, "(a > b)*2", IGNIS_I64}, {IGNIS_F16, IGNIS_F16, "a > b ? a : 0", IGNIS_F16},
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), cases[i].a, 1, false), b = tensor_counting(IGNIS_SHAPE(5), cases[i].b, 1, false);
+        CHECK_INT(tensor_info(ignis_map(cases[i].text, IGNIS_INPUTS(a, b))).dtype, cases[i].result);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+/*  Every dtype as input and as result, through a formula that keeps values; with 21 elements there are whole packs and a rest in each. */
+TEST(all_dtypes)
+{
+    static const double values[21] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 100, 101, 120, 127, 128};
+    double got[21];
+    ignis_dtype from, to;
+    int i;
+    SETUP(NULL);
+    for (from = IGNIS_F16; from <= IGNIS_U8; from = (ignis_dtype)(from + 1))
+        for (to = IGNIS_F16; to <= IGNIS_U8; to = (ignis_dtype)(to + 1)) {
+            ignis_array x = make(IGNIS_SHAPE(21), from), y = make(IGNIS_SHAPE(3, 7), to);
+            CHECK_OK(ignis_array_from_host(x, values, IGNIS_F64, 21));
+            CHECK_OK(ignis_array_map(y, "x + zero", IGNIS_ARRAYS(x, IGNIS_ARRAY_VALUE(zero, 0))));
+            CHECK_OK(ignis_array_to_host(y, got, IGNIS_F64, 21));
+            for (i = 0; i < 21; i++)
+                CHECK(got[i] == values[i]);
+            drop(x), drop(y);
+        }
+}
+
+TEST(integers)
+{
+    static const struct {
+        const char *text;
+        int64_t expected;
+    } cases[] = {
+        {"a + b", 12},
+        {"a - b", 2},
+        {"a * b", 35},
+        {"a % b", 2},
+        {"a % 0", 0},
+        {"a % -1", 0},
+        {"-a % b", -2},
+        {"-a", -7},
+        {"abs(-a)", 7},
+        {"sign(-a)", -1},
+        {"max(a, b)", 7},
+        {"min(a, b)", 5},
+        {"clamp(a, 1, 3)", 3},
+        {"a > b ? a : b", 7},
+        {"relu(-a)", 0},
+        {"a / b * b", 7},
+        {"(a > b) + (a == 7)", 2},
+        {"a*1000000007*1000000007", 7000000098000000343},
+        {"9223372036854775807 + a - a", INT64_MAX},
+        {"pow(a, 2)", 49},
+        {"square(b)", 25},
+        {"!a", 0},
+        {"7.9*(a > 0)", 7},
+        {"1e30*a", INT64_MAX},
+        {"-1e30*a", INT64_MIN},
+        {"nan*a", 0},
+    };
+    ignis_array a, b, y;
+    int64_t sevens[3] = {7, 7, 7}, fives[3] = {5, 5, 5}, got[3];
+    int i;
+    SETUP(NULL);
+    a = make(IGNIS_SHAPE(3), IGNIS_I64);
+    b = make(IGNIS_SHAPE(3), IGNIS_I32);
+    y = make(IGNIS_SHAPE(3), IGNIS_I64);
+    CHECK_OK(ignis_array_from_host(a, sevens, IGNIS_I64, 3));
+    CHECK_OK(ignis_array_from_host(b, fives, IGNIS_I64, 3));
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        CHECK_OK(ignis_array_map(y, cases[i].text, IGNIS_ARRAYS(a, b)));
+        CHECK_OK(ignis_array_to_host(y, got, IGNIS_I64, 3));
+        test__check_int(__FILE__, __LINE__, cases[i].text, got[2], cases[i].expected);
+    }
+    drop(a), drop(b), drop(y);
+}
+
+TEST(mixed_gradients)
+{
+    double a_values[6] = {1, 2, 3, 4, 5, 6}, grads[6];
+    ignis_scope scope;
+    ignis_tensor a, b, m, y;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_of(a_values, IGNIS_SHAPE(2, 3), IGNIS_BF16, true);
+    b = tensor_of(a_values, IGNIS_SHAPE(3), IGNIS_F32, true);
+    m = tensor_counting(IGNIS_SHAPE(2, 1), IGNIS_U8, 1, false);
+    y = ignis_map("m == 1 ? a*b : k*a", IGNIS_INPUTS(a, b, m, IGNIS_VALUE(k, 10)));
+    CHECK_INT(tensor_info(y).dtype, IGNIS_F32);
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    CHECK_INT(info_of(ignis_tensor_grad(a)).dtype, IGNIS_BF16);
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), grads, IGNIS_F64, 6));
+    for (i = 0; i < 6; i++)
+        CHECK(grads[i] == (i < 3 ? i + 1 : 10));
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(b), grads, IGNIS_F64, 3));
+    for (i = 0; i < 3; i++)
+        CHECK(grads[i] == i + 1);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- inputs ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct layer {
+    ignis_tensor weight;
+} layer;
+
+TEST(names_and_values)
+{
+    layer l;
+    ignis_scope scope;
+    ignis_tensor x, first, second;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    l.weight = tensor_counting(IGNIS_SHAPE(1), IGNIS_F32, 3, false);
+    x = tensor_counting(IGNIS_SHAPE(1), IGNIS_F32, 2, false);
+    first = ignis_map("x*w + half", IGNIS_INPUTS(x, IGNIS_NAMED(w, l.weight), IGNIS_VALUE(half, 1.0 / 2)));
+    second = ignis_map("a*b", IGNIS_INPUTS(IGNIS_NAMED(a, ignis_map("x + 1", IGNIS_INPUTS(x))), IGNIS_VALUE(b, ignis_item(x))));
+    CHECK(ignis_item(first) == 6.5);
+    CHECK(ignis_item(second) == 6);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Values change without another kernel; equal formulas share one. */
+TEST(values_are_parameters)
+{
+    ignis_tensor x, y;
+    ignis_scope scope;
+    double got[3];
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    for (i = 0; i < 200; i++) {
+        y = ignis_map("x*k", IGNIS_INPUTS(x, IGNIS_VALUE(k, i)));
+        CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, 3));
+        CHECK(got[2] == 3 * i);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- plain arrays --------------------------------------------------------------------------------------------------------- */
+
+TEST(arrays)
+{
+    ignis_array x, y, row, mask;
+    double got[40];
+    uint8_t bits[40];
+    int i;
+    SETUP(NULL);
+    x = make(IGNIS_SHAPE(5, 8), IGNIS_F64);
+    y = make(IGNIS_SHAPE(5, 8), IGNIS_F64);
+    row = make(IGNIS_SHAPE(8), IGNIS_F32);
+    mask = make(IGNIS_SHAPE(5, 8), IGNIS_U8);
+    CHECK_OK(ignis_array_fill(x, 3));
+    CHECK_OK(ignis_array_fill(y, 4));
+    CHECK_OK(ignis_array_fill(row, 0.5));
+    CHECK_OK(ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2)))); /* in place */
+    CHECK_OK(ignis_array_map(x, "x + row", IGNIS_ARRAYS(x, row)));
+    CHECK_OK(ignis_array_map(mask, "x < y && row", IGNIS_ARRAYS(x, y, row)));
+    CHECK_OK(ignis_array_to_host(y, got, IGNIS_F64, 40));
+    CHECK_OK(ignis_array_to_host(mask, bits, IGNIS_U8, 40));
+    for (i = 0; i < 40; i++)
+        CHECK(got[i] == 10 && bits[i] == 1);
+    CHECK_OK(ignis_array_to_host(x, got, IGNIS_F64, 40));
+    CHECK(got[0] == 3.5 && got[39] == 3.5);
+    CHECK_STATUS(ignis_array_map(row, "x + row", IGNIS_ARRAYS(x, row)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    drop(x), drop(y), drop(row), drop(mask);
+}
+
+TEST(arrays_overlap)
+{
+    ignis_array whole, part, other, one, wide;
+    SETUP(NULL);
+    whole = make(IGNIS_SHAPE(16), IGNIS_F32);
+    CHECK_OK(ignis_array_fill(whole, 1));
+    part = ignis_array_slice(whole, 0, 0, 8);
+    other = ignis_array_slice(whole, 0, 4, 8);
+    CHECK_STATUS(ignis_array_map(part, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, other))), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    one = ignis_array_slice(whole, 0, 0, 1);
+    CHECK_STATUS(ignis_array_map(part, "x + one", IGNIS_ARRAYS(IGNIS_NAMED(x, part), one)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    wide = make(IGNIS_SHAPE(8), IGNIS_F32);
+    CHECK_STATUS(ignis_array_map(part, "x + wide", IGNIS_ARRAYS(IGNIS_NAMED(x, part), wide)), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_OK(ignis_array_map(part, "x + 1", IGNIS_ARRAYS(IGNIS_NAMED(x, part))));
+    drop(part), drop(other), drop(one), drop(whole), drop(wide);
+}
+
+/* --- reductions ------------------------------------------------------------------------------------------------------------- */
+
+static const char *const reducer_names[] = {"", "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin"};
+
+static double folded(ignis_reducer reducer, double a, double b)
+{
+    switch (reducer) {
+    case IGNIS_REDUCE_PROD: return a * b;
+    case IGNIS_REDUCE_MAX: return a > b || isnan(a) ? a : b;
+    case IGNIS_REDUCE_MIN: return a < b || isnan(a) ? a : b;
+    case IGNIS_REDUCE_ANY: return a != 0 || b != 0;
+    case IGNIS_REDUCE_ALL: return a != 0 && b != 0;
+    default: return a + b;
+    }
+}
+
+/*  The expected result of shape `kept` of values of a shape. */
+static void reduce_on_host(ignis_reducer reducer, const double *values, ignis_shape shape, ignis_shape kept, double *out)
+{
+    int64_t numel = shape_numel(shape), results = shape_numel(kept), i;
+    double best[MAX_NUMEL], count[MAX_NUMEL];
+    memset(count, 0, sizeof count);
+    for (i = 0; i < numel; i++) {
+        int64_t at = offset_of(shape, kept, i);
+        if (reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN) {
+            bool better = count[at] == 0 || (!isnan(best[at]) && isnan(values[i])) ||
+                          (reducer == IGNIS_REDUCE_ARGMAX ? values[i] > best[at] : values[i] < best[at]);
+            if (better)
+                best[at] = values[i], out[at] = count[at];
+        } else {
+            bool truth = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL;
+            out[at] = count[at] ? folded(reducer, out[at], values[i]) : truth ? values[i] != 0 : values[i];
+        }
+        count[at]++;
+    }
+    for (i = 0; i < results && reducer == IGNIS_REDUCE_MEAN; i++)
+        out[i] /= count[i];
+}
+
+static const struct {
+    ignis_shape a, b, result;
+    ignis_reduce_desc desc;
+} reductions[] = {
+    {{1, {1}}, {1, {1}}, {1, {1}}, {{0}, 0, false}},
+    {{1, {1003}}, {1, {1}}, {1, {1003}}, {{0}, 0, false}},
+    {{2, {3, 8}}, {2, {3, 8}}, {2, {3, 8}}, {{1}, 1, false}},
+    {{2, {3, 7}}, {1, {7}}, {2, {3, 7}}, {{1}, 1, false}},
+    {{2, {40, 16}}, {2, {40, 1}}, {2, {40, 16}}, {{0}, 1, true}},
+    {{2, {40, 5}}, {2, {40, 5}}, {2, {40, 5}}, {{-2}, 1, false}},
+    {{2, {4, 700}}, {1, {700}}, {2, {4, 700}}, {{1}, 1, false}},
+    {{3, {3, 4, 8}}, {3, {1, 4, 1}}, {3, {3, 4, 8}}, {{1}, 1, false}},
+    {{3, {3, 4, 8}}, {2, {4, 8}}, {3, {3, 4, 8}}, {{1, 2}, 2, false}},
+    {{3, {3, 4, 8}}, {2, {4, 8}}, {3, {3, 4, 8}}, {{0, 1}, 2, true}},
+    {{2, {16, 1}}, {2, {1, 16}}, {2, {16, 16}}, {{0}, 0, true}},
+    {{3, {5, 1, 6}}, {3, {5, 1, 6}}, {3, {5, 1, 6}}, {{1}, 1, false}},
+    {{2, {1, 6}}, {2, {1, 6}}, {2, {1, 6}}, {{0}, 1, false}},
+    {{3, {3, 4, 5}}, {3, {3, 4, 5}}, {3, {3, 4, 5}}, {{0, 2}, 2, false}}, /* in two steps; the last ones in this table */
+    {{5, {2, 3, 2, 3, 2}}, {3, {2, 3, 1}}, {5, {2, 3, 2, 3, 2}}, {{0, 2, 4}, 3, true}},
+};
+
+TEST(reductions)
+{
+    static double in[2][MAX_NUMEL], values[MAX_NUMEL], expected[MAX_NUMEL], got[MAX_NUMEL];
+    int n, k, r;
+    int64_t i;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(reductions); n++)
+        for (r = IGNIS_REDUCE_SUM; r < IGNIS_REDUCE_COUNT; r++) {
+            ignis_shape shape = reductions[n].result, kept = shape;
+            ignis_reduce_desc desc = reductions[n].desc;
+            ignis_dtype dtype = r % 2 ? IGNIS_F32 : IGNIS_F64;
+            ignis_scope scope;
+            ignis_tensor a, b, y;
+            ignis_array dst;
+            char what[100];
+            if (n >= COUNT_OF(reductions) - 2 && r >= IGNIS_REDUCE_ARGMAX)
+                continue;
+            if (n % 4 != 2 && r != IGNIS_REDUCE_MEAN &&
+                r != IGNIS_REDUCE_ARGMAX) /* the others differ in how two numbers become one, no more */
+                continue;
+            scope = ignis_scope_begin();
+            for (i = 0; i < shape_numel(reductions[n].a); i++)
+                in[0][i] = r == IGNIS_REDUCE_PROD ? 1 + (double)(i % 7) / 1024 : (double)((i * 37 + 11) % 64 - 20) / 8;
+            for (i = 0; i < shape_numel(reductions[n].b); i++)
+                in[1][i] = r == IGNIS_REDUCE_PROD ? 1 : (double)((i * 5) % 16) / 4;
+            for (i = 0; i < shape_numel(shape); i++)
+                values[i] = in[0][offset_of(shape, reductions[n].a, i)] * in[1][offset_of(shape, reductions[n].b, i)];
+            for (k = 0; k < shape.ndim; k++) {
+                bool is = desc.dim_count == 0;
+                int j;
+                for (j = 0; j < desc.dim_count; j++)
+                    is = is || desc.dims[j] == k || desc.dims[j] + shape.ndim == k;
+                kept.dim[k] = is ? 1 : shape.dim[k];
+            }
+            reduce_on_host((ignis_reducer)r, values, shape, kept, expected);
+            a = tensor_of(in[0], reductions[n].a, dtype, false);
+            b = tensor_of(in[1], reductions[n].b, dtype, false);
+            y = ignis_map_reduce((ignis_reducer)r, "a*b", IGNIS_INPUTS(a, b), &desc);
+            CHECK_INT(numel_of(y), shape_numel(kept));
+            if (desc.keepdim)
+                CHECK_SHAPE(ignis_tensor_data(y), kept);
+            CHECK_INT(tensor_info(y).dtype, r >= IGNIS_REDUCE_ARGMAX ? IGNIS_I64 : r >= IGNIS_REDUCE_ANY ? IGNIS_U8 : dtype);
+            snprintf(what, sizeof what, "%s %d", reducer_names[r], n);
+            CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, shape_numel(kept)));
+            check_near(what, "tensor", got, expected, shape_numel(kept), dtype == IGNIS_F64 ? 1e-12 : 1e-5);
+            dst = make(kept, r >= IGNIS_REDUCE_ARGMAX ? IGNIS_I32 : IGNIS_F64); /* also wider than what is computed */
+            CHECK_OK(ignis_array_reduce(dst, (ignis_reducer)r, "x*y",
+                                        IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(a)), IGNIS_NAMED(y, ignis_tensor_data(b)))));
+            CHECK_OK(ignis_array_to_host(dst, got, IGNIS_F64, shape_numel(kept)));
+            check_near(what, "array", got, expected, shape_numel(kept), 1e-5);
+            drop(dst);
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
+typedef struct reduced_call {
+    ignis_reducer reducer;
+    const ignis_reduce_desc *desc;
+} reduced_call;
+
+static ignis_tensor call_reduced(const ignis_tensor *x, int count, void *user)
+{
+    const reduced_call *c = (const reduced_call *)user;
+    ignis_tensor a = x[0], b = x[1];
+    (void)count;
+    return ignis_map_reduce(c->reducer, "a*a*b + b", IGNIS_INPUTS(a, b), c->desc);
+}
+
+TEST(reductions_gradients)
+{
+    int n, r;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(reductions); n++)
+        for (r = IGNIS_REDUCE_SUM; r <= IGNIS_REDUCE_MEAN; r++) {
+            ignis_scope scope = ignis_scope_begin();
+            reduced_call c;
+            ignis_tensor x[2];
+            if (shape_numel(reductions[n].result) > 400)
+                continue;
+            c.reducer = (ignis_reducer)r;
+            c.desc = &reductions[n].desc;
+            x[0] = tensor_noise(reductions[n].a, IGNIS_F64, 3, true);
+            x[1] = tensor_noise(reductions[n].b, IGNIS_F64, 4, true);
+            CHECK(ignis_gradcheck(call_reduced, &c, x, 2, NULL) < 1e-6);
+            CHECK_OK(ignis_status_last());
+            CHECK_OK(ignis_scope_end(scope));
+        }
+}
+
+/*  Long rows and columns are cut into parts; the sums are the same bits every time. */
+TEST(reductions_in_parts)
+{
+    static const ignis_shape shapes[] = {{1, {300001}}, {2, {2, 90001}}, {2, {40000, 8}}, {2, {30001, 3}}};
+    ignis_array x, sum, index;
+    int n, k;
+    int64_t i;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(shapes); n++) {
+        int64_t numel = shape_numel(shapes[n]), results = shapes[n].ndim == 1 ? 1 : n == 1 ? 2 : shapes[n].dim[1];
+        float *values = (float *)malloc(sizeof *values * (size_t)numel);
+        double expected[8] = {0}, best[8] = {0}, places[8] = {0}, got[8], again[8];
+        for (i = 0; i < numel; i++) {
+            int64_t at = n == 0 ? 0 : n == 1 ? i / shapes[n].dim[1] : i % shapes[n].dim[1];
+            int64_t place = n == 0 ? i : n == 1 ? i % shapes[n].dim[1] : i / shapes[n].dim[1];
+            values[i] = (float)(noise(5, i) + 2);
+            expected[at] += values[i];
+            if (values[i] > best[at])
+                best[at] = values[i], places[at] = (double)place;
+        }
+        x = make(shapes[n], IGNIS_F32);
+        sum = make(n == 0 ? IGNIS_SHAPE(1) : n == 1 ? IGNIS_SHAPE(2, 1) : IGNIS_SHAPE(results), IGNIS_F32);
+        index = make(n == 0 ? IGNIS_SHAPE(1) : n == 1 ? IGNIS_SHAPE(2, 1) : IGNIS_SHAPE(results), IGNIS_I64);
+        CHECK_OK(ignis_array_from_host(x, values, IGNIS_F32, numel));
+        for (k = 0; k < 2; k++) {
+            CHECK_OK(ignis_array_reduce(sum, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)));
+            CHECK_OK(ignis_array_to_host(sum, k ? again : got, IGNIS_F64, results));
+        }
+        CHECK(memcmp(got, again, sizeof got[0] * (size_t)results) == 0);
+        check_near("parts", "sum", got, expected, results, 1e-5); /* f32 sums of 300001 numbers, each thread's up to a few hundred */
+        CHECK_OK(ignis_array_reduce(index, IGNIS_REDUCE_ARGMAX, "x", IGNIS_ARRAYS(x)));
+        CHECK_OK(ignis_array_to_host(index, got, IGNIS_F64, results));
+        check_near("parts", "argmax", got, places, results, 0);
+        drop(x), drop(sum), drop(index);
+        free(values);
+    }
+}
+
+TEST(reductions_of_special_values)
+{
+    ignis_scope scope;
+    ignis_tensor x, none, m, ints;
+    double special[6] = {1, INFINITY, NAN, 3, NAN, -INFINITY}, numbers[5] = {2, 7, 7, -3, -3}, got[5];
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_of(special, IGNIS_SHAPE(6), IGNIS_F32, false);
+    m = tensor_of(numbers, IGNIS_SHAPE(5), IGNIS_F32, false);
+    none = tensor_of(numbers, IGNIS_SHAPE(3, 0), IGNIS_F32, false);
+    ints = tensor_of(numbers, IGNIS_SHAPE(5), IGNIS_I32, false);
+    CHECK(isnan(ignis_item(ignis_map_reduce(IGNIS_REDUCE_MAX, "x", IGNIS_INPUTS(x), NULL))));
+    CHECK(isnan(ignis_item(ignis_map_reduce(IGNIS_REDUCE_MIN, "x", IGNIS_INPUTS(x), NULL))));
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "x", IGNIS_INPUTS(x), NULL)), 2);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_ARGMIN, "x", IGNIS_INPUTS(x), NULL)), 2);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "m", IGNIS_INPUTS(m), NULL)), 1);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_ARGMIN, "m", IGNIS_INPUTS(m), NULL)), 3);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_ARGMIN, "-inf*(m > -10)", IGNIS_INPUTS(m), NULL)), 0);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_SUM, "m > 0", IGNIS_INPUTS(m), NULL)), 3);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_PROD, "ints", IGNIS_INPUTS(ints), NULL)), 882);
+    CHECK_INT(ignis_item_i64(ignis_map_reduce(IGNIS_REDUCE_MAX, "ints", IGNIS_INPUTS(ints), NULL)), 7);
+    CHECK(ignis_item(ignis_map_mean("ints", IGNIS_INPUTS(ints))) == 2);
+    CHECK(ignis_item(ignis_map_mean("m == 7", IGNIS_INPUTS(m))) == 0.4f);
+    CHECK(ignis_item(ignis_map_sum("none", IGNIS_INPUTS(none))) == 0);
+    CHECK(isnan(ignis_item(ignis_map_mean("none", IGNIS_INPUTS(none)))));
+    CHECK(ignis_item(ignis_map_reduce(IGNIS_REDUCE_ALL, "none", IGNIS_INPUTS(none), NULL)) == 1);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_MAX, "none", IGNIS_INPUTS(none), NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    {
+        ignis_reduce_desc desc = {{1}, 1, false};
+        CHECK_OK(ignis_tensor_to_host(ignis_map_reduce(IGNIS_REDUCE_PROD, "none", IGNIS_INPUTS(none), &desc), got, IGNIS_F64, 3));
+        CHECK(got[0] == 1 && got[2] == 1);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(reductions_refused)
+{
+    ignis_reduce_desc twice = {{0, -2}, 2, false}, far = {{0, 2}, 2, false}, outside = {{3}, 1, false};
+    ignis_tensor a, cube;
+    ignis_array x, dst, part;
+    SETUP(NULL);
+    a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);
+    cube = tensor_counting(IGNIS_SHAPE(2, 3, 4), IGNIS_F32, 1, false);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &twice), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &outside), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_MAX, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "cube", IGNIS_INPUTS(cube), &far), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce((ignis_reducer)10, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_FAILS(ignis_map_sum("a + q", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    x = ignis_tensor_data(cube);
+    dst = make(IGNIS_SHAPE(2, 1), IGNIS_F32);
+    CHECK_STATUS(ignis_array_reduce(dst, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    drop(dst);
+    dst = make(IGNIS_SHAPE(8), IGNIS_F32);
+    CHECK_OK(ignis_array_fill(dst, 1));
+    part = ignis_array_slice(dst, 0, 0, 1);
+    CHECK_STATUS(ignis_array_reduce(part, IGNIS_REDUCE_SUM, "dst", IGNIS_ARRAYS(dst)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    drop(dst), drop(part);
+    CHECK_OK(ignis_tensor_release(a));
+    CHECK_OK(ignis_tensor_release(cube));
+}
+
+/* --- errors --------------------------------------------------------------------------------------------------------------- */
+
+TEST(refused_formulas)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"a ^ b", "column 3 of 'a ^ b': '^' is no part of a formula; pow(a, b) is a power"},
+        {"a + q", "column 5 of 'a + q': 'q' is not known; the names are a, b"},
+        {"foo(a)", "column 1 of 'foo(a)': there is no function 'foo'"},
+        {"a +", "column 4 of 'a +': the end where a value is expected"},
+        {"(a", "column 3 of '(a': ')' is expected before the end"},
+        {"while (1) a", "column 1"},
+        {"pow(a)", "column 1 of 'pow(a)': pow takes 2 values, not 1"},
+        {"exp(a, b)", "exp takes 1 value, not 2"},
+        {"exp()", "exp takes 1 value, not 0"},
+        {"clamp(a, b, a, b)", "clamp takes 3 values, not 4"},
+        {"a[3]", "column 2"},
+        {"a = ", "column 5"},
+        {"a = b", "column 6 of 'a = b': ';' is expected before the end"},
+        {"p->x", "column 1 of 'p->x': 'p' is not known"},
+        {"#include <x>", "column 1"},
+        {"a; b", "column 4 of 'a; b': 'b' is not expected here"},
+        {"1 2", "column 3"},
+        {"a ? b", "column 6 of 'a ? b': ':' is expected before the end"},
+        {"a & b", "column 3 of 'a & b': '&' is no part of a formula; there is '&&'"},
+        {"a, b", "column 2"},
+        {"", "column 1 of '': the end where a value is expected"},
+        {"2a", "column 2 of '2a': 'a' does not belong to a number"},
+        {"1.2.3", "column 4"},
+        {"a \xC3\xA9", "column 3"},
+        {"\"a\"", "column 1"},
+        {"a + 'x'", "column 5"},
+        {"n12 + a", "'n12' is not known"},
+        {"neg(a)", "there is no function 'neg'"},
+        {"x = a*b; y + x", "column 10 of 'x = a*b; y + x': 'y' is not known; the names are a, b, x"},
+    };
+    ignis_tensor a, b;
+    int i;
+    SETUP(NULL);
+    a = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    b = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        CHECK_FAILS(ignis_map(cases[i].text, IGNIS_INPUTS(a, b)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+        CHECK_MESSAGE_HAS(cases[i].message);
+    }
+    let_go(a), let_go(b);
+}
+
+/*  Depth, words and operations are bounded; what is just inside the bounds is read. */
+TEST(bounds)
+{
+    static char text[40000];
+    ignis_scope scope;
+    ignis_tensor a;
+    int i, n;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    for (n = 58; n < 70; n += 10) {
+        memset(text, '(', (size_t)n);
+        text[n] = 'a';
+        memset(text + n + 1, ')', (size_t)n);
+        text[2 * n + 1] = 0;
+        if (n == 58) {
+            CHECK(ignis_map(text, IGNIS_INPUTS(a)).id != 0);
+        } else {
+            CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+            CHECK_MESSAGE_HAS("nested deeper than 60");
+        }
+    }
+    memset(text, '-', 1000);
+    strcpy(text + 1000, "a");
+    CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    for (i = 0; i < 600; i++)
+        strcpy(text + 2 * i, "a+");
+    strcpy(text + 1200, "a");
+    CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("more than 1000 words and signs");
+    memset(text, ' ', 20000);
+    strcpy(text + 20000, "a");
+    CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("longer than");
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(refused_inputs)
+{
+    ignis_tensor a, b, late, none = {0};
+    ignis_inputs inputs;
+    layer l;
+    int i;
+    SETUP(NULL);
+    a = l.weight = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    b = tensor_counting(IGNIS_SHAPE(4), IGNIS_F32, 1, false);
+    CHECK_FAILS(ignis_map("a + b", IGNIS_INPUTS(a, b)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_MESSAGE_HAS("b is [4], which does not spread over 3 in dimension 1");
+    CHECK_FAILS(ignis_map("a + a", IGNIS_INPUTS(a, a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("two inputs have the name 'a'");
+    CHECK_FAILS(ignis_map("a", IGNIS_INPUTS(l.weight)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("input 0, 'l.weight', is no name; IGNIS_NAMED gives it one");
+    CHECK_FAILS(ignis_map("k", IGNIS_INPUTS(IGNIS_VALUE(k, 1))), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("all inputs are values");
+    CHECK_FAILS(ignis_map(NULL, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    inputs = IGNIS_INPUTS(a, b);
+    inputs.count = 1;
+    CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("there are 1 inputs, and 2 names: a, b");
+    inputs.count = 17;
+    CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    inputs = IGNIS_INPUTS(a);
+    inputs.names = NULL;
+    CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    late = ignis_value(1);
+    for (i = 0; i < 64; i++)
+        ignis_value(i);
+    CHECK_FAILS(ignis_map("a + late", IGNIS_INPUTS(a, late)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("was made long before");
+    CHECK(ignis_add(ignis_value(1), a).id == 0); /* a value is no tensor */
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_FREED);
+    ignis_status_clear();
+    CHECK_FAILS(ignis_map("a + none", IGNIS_INPUTS(a, none)), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_OK(ignis_tensor_release(a));
+    CHECK_OK(ignis_tensor_release(b));
+}
+
+/* --- what the tape keeps --------------------------------------------------------------------------------------------------- */
+
+/*  a + b needs nothing of its inputs, and gives its gradient on as it is. */
+TEST(saves_what_it_needs)
+{
+    ignis_scope scope;
+    ignis_tensor a, b, y;
+    double grad[4];
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(4), IGNIS_F32, 1, true);
+    b = tensor_counting(IGNIS_SHAPE(4), IGNIS_F32, 1, true);
+    y = ignis_map("a*2 + b", IGNIS_INPUTS(a, b));
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(a), 0)); /* nobody needs it */
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), grad, IGNIS_F64, 4));
+    CHECK(grad[0] == 2 && grad[3] == 2);
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(b), grad, IGNIS_F64, 4));
+    CHECK(grad[0] == 1 && grad[3] == 1);
+    y = ignis_map("a*b", IGNIS_INPUTS(a, b));
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(b), 0));
+    CHECK_STATUS(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- threads ---------------------------------------------------------------------------------------------------------------- */
+
+static void *map_in_thread(void *index)
+{
+    static const char *const texts[] = {"a*b + 1", "a*b + 2", "a*b + 3", "silu(a)*b"};
+    int i, id = (int)(intptr_t)index;
+    for (i = 0; i < 12; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, true), b = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, false);
+        int which = (i + id) % 4;
+        ignis_tensor y = ignis_map(texts[which], IGNIS_INPUTS(a, b));
+        double got[5];
+        CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, 5));
+        CHECK(which == 3 || got[4] == 26 + which);
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), got, IGNIS_F64, 5));
+        CHECK(which == 3 || got[4] == 5);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    return NULL;
+}
+
+TEST(threads)
+{
+    pthread_t threads[8];
+    intptr_t i;
+    SETUP(NULL);
+    for (i = 0; i < 8; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, map_in_thread, (void *)i), 0);
+    for (i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
