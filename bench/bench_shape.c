@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  bench_shape.c - operations of shape, index and order: milliseconds, and bandwidth as a share of that of a copy on the device
 
         cc -O2 -I. bench/bench_shape.c -o bench_shape -lm -ldl -lpthread && ./bench_shape [part of a name]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The other side of bench_shape: PyTorch eager on the same work. With the output of bench_shape, ratios (above 1: Ignis is faster).
 
     ./bench_shape > shape.txt; python3 bench/peer_shape.py [shape.txt]
