@@ -1596,12 +1596,12 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
-/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at equal distances, start and end being the
-    first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for all defaults.
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at equal distances, start and end
+    being the first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for all defaults.
     Numbers are computed in double, and converted by the rules of ignis_array_from_host.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, LIBRARY, COMPILE,
-    CUDA.
+    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc);
@@ -1842,8 +1842,8 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 /* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
-    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions that differ spread over each other by
-    NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as it is.
+    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions that differ spread over each
+    other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
@@ -2006,8 +2006,9 @@ IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
 
-/*  ignis_cumsum - the sums of all elements up to each one along a dimension, in the tensor's dtype; a negative dim counts from the last one on
-    Floating types are summed in f32 (f64 in f64) in a fixed order, and rounded once; i32 and i64 wrap around.
+/*  ignis_cumsum - the sums of all elements up to each one along a dimension, in the tensor's dtype
+    A negative dim counts from the last one on. Floating types are summed in f32 (f64 in f64) in a fixed order, and rounded once; i32 and i64
+    wrap around.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), DTYPE (u8), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -2075,8 +2076,8 @@ IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int c
 IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count);
 
 /*  ignis_expand - repeat the elements of dimensions of 1 until a shape is filled, in new memory. Any dtype.
-    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a dimension. The gradient is summed over
-    what was repeated, in a fixed order.
+    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a dimension. The gradient is summed
+    over what was repeated, in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -2093,13 +2094,15 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
 /*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new memory. Any dtype.
     count is the number of dimensions; null for before or after is none. The value is converted as by ignis_array_fill.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written to), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count, double value);
 
 /*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
-    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the left.
+    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the
+    left.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -2176,26 +2179,28 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 /* >>ops.index --------------------------------------------------------------------------------------------------- */
 
 /*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...], j, ...]. Any dtype.
-    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the result
-    has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
+    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the
+    result has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA; in
-    backward UNSUPPORTED (2^31 elements).
+    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA;
+    in backward UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index);
 
 /*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...]. Any dtype.
-    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for ignis_gather.
+    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for
+    ignis_gather.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]. Any dtype.
-    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded once,
-    in a fixed order: equal inputs give equal bits.
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]
+    Any dtype.
+    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded
+    once, in a fixed order: equal inputs give equal bits.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
@@ -2213,8 +2218,9 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
 /* >>ops.sort ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in order. Any dtype.
-    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first comes first.
-    *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
+    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first
+    comes first. *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no
+    gradient, the result has.
     Returns: the tensor, or no handle, and none in *indices.
     Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (2^31 elements along dim).
@@ -17404,8 +17410,8 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     return true;
 }
 
-/*  The shapes of a and b with leading dimensions that spread over each other by NumPy's rules. False: they do not, or need not, or what is inside does
-    not fit. */
+/*  The shapes of a and b with leading dimensions that spread over each other by NumPy's rules. False: they do not, or need not, or what is
+    inside does not fit. */
 static bool ignis__matmul_spread(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *spread)
 {
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
@@ -17504,7 +17510,7 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
-/* --- tensors of a pattern: arange, linspace, eye ---------------------------------------------------------------------------------------- */
+/* --- tensors of a pattern: arange, linspace, eye ---------------------------------------------------------------------------------- */
 
 /*  A new tensor by a kernel of elements, whose params, of which the first is the address, end with the number of elements. */
 IGNIS__COLD static ignis_tensor ignis__tensor_pattern(const char *call, ignis__builtin builtin, ignis_shape shape,
@@ -18863,8 +18869,8 @@ static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
         strides[i] = stride;
 }
 
-/*  The same dimensions for the kernel: none of 1, and neighbours that one stride serves as one; sorted: the largest steps of `to` first. False:
-    there are no elements. */
+/*  The same dimensions for the kernel: none of 1, and neighbours that one stride serves as one; sorted: the largest steps of `to` first.
+    False: there are no elements. */
 static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
 {
     int i, d, at;
@@ -18970,7 +18976,7 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
 }
 
-/*  Operations that are one strided copy, each element of the tensor being copied once at most: their gradient is the same copy backwards. */
+/*  Operations that are one strided copy, each element being copied once at most: their gradient is the same copy backwards. */
 typedef struct ignis__strided_params {
     const char *call;
     ignis_shape shape; /* of the input */
@@ -20106,8 +20112,8 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
 
 /* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
 
-/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32 bits, of 64
-    for types of 8 bytes. See kernels/sort.cu. */
+/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32
+    bits, of 64 for types of 8 bytes. See kernels/sort.cu. */
 typedef struct ignis__radix {
     ignis_dtype dtype; /* whose kernels sort */
     int64_t rows, n, tiles;
@@ -20262,8 +20268,8 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
 
 /* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
 
-/*  How elements i of one shape belong to those of an array that is indexed along a dimension: strides.from leads to a place in it, without that
-    dimension, strides.to to the index. */
+/*  How elements i of one shape belong to those of an array that is indexed along a dimension: strides.from leads to a place in it, without
+    that dimension, strides.to to the index. */
 typedef struct ignis__indexing {
     const char *call;
     ignis_shape shape; /* of what is indexed */
@@ -20287,8 +20293,8 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
     x->strides.from[dim] = 0;
 }
 
-/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where no two
-    places are the same. */
+/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
+    no two places are the same. */
 static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from, ignis__array *ids,
                               const ignis__indexing *x, int nan)
 {
@@ -20420,7 +20426,7 @@ typedef struct ignis__index_kind {
     bool row, adds; /* index_select; scatter_add */
 } ignis__index_kind;
 
-/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src: what is added. */
+/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src is added. */
 static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
                                     const ignis_tensor *src)
 {

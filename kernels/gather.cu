@@ -5,11 +5,11 @@
         scatter     dst[.., id(i), ..] = src[i]      for ids that differ
         add         dst[.., id(i), ..] += src[i]     in a fixed order
 
-    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed, without that dimension, and `to` to
-    the id, which is inside if it is below size, and then dim_stride elements further each.
+    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed, without that dimension, and `to`
+    to the id, which is inside if it is below size, and then dim_stride elements further each.
 
-    Sums have no atomic additions of numbers, so equal inputs give equal bits: destinations are keys (ignis_scatter_keys), which sort.cu sorts, with
-    the positions of their elements. Then each warp adds up the elements of equal keys among 32 neighbours, in a fixed tree
+    Sums have no atomic additions of numbers, so equal inputs give equal bits: destinations are keys (ignis_scatter_keys), which sort.cu
+    sorts, with the positions of their elements. Then each warp adds up the elements of equal keys among 32 neighbours, in a fixed tree
     (ignis_segment_sums); what belongs to a key that other warps have, too, it leaves in partial [warps, 2]: first the sum that came in
     from the warp before, then that which goes on in the next. The warp in which a key begins adds these (ignis_segment_finish).
 
@@ -27,8 +27,8 @@ typedef ignis_wide<T> Wide;
 /* >>gather ------------------------------------------------------------------------------------------------------ */
 
 template <int N>
-__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s, long long size, long long dim_stride,
-                              T outside)
+__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s, long long size,
+                              long long dim_stride, T outside)
 {
     const long long first = (long long)blockIdx.x * (THREADS * IN_FLIGHT) + threadIdx.x;
     ignis_pack<T, N> pack[IN_FLIGHT];
@@ -59,8 +59,8 @@ __device__ inline void gather(T *out, const T *src, const void *ids, int id_byte
 }
 
 /*  An id outside gives NaN if so wanted, or 0. Blocks of THREADS threads, for IN_FLIGHT elements or packs of 16 bytes each. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int nan, int packs)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s,
+                                                                   long long size, long long dim_stride, int nan, int packs)
 {
     T outside = T(0);
     if constexpr (ignis_is_float<T>)
@@ -74,7 +74,7 @@ ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided 
 
 /*  Blocks of THREADS threads, for an element each. Parameters as above. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)
+    ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long to = 0, place = 0;
@@ -90,7 +90,7 @@ ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided
 
 /*  Where each element goes, or `none`. Blocks of THREADS threads, for an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, uint32_t none)
+    ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, uint32_t none)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long to = 0, place = 0;
@@ -104,7 +104,7 @@ ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided 
 __device__ inline void add_to(T *dst, uint32_t key, Wide sum) { dst[key] = T(Wide(dst[key]) + sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, const uint32_t *positions, long long count, uint32_t none)
+    ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, const uint32_t *positions, long long count, uint32_t none)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x, warp = i / 32;
     const int lane = threadIdx.x % 32;
@@ -131,7 +131,7 @@ ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, co
 
 /*  A warp for each that wrote partial sums, the one after the other. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_segment_finish(T *dst, const Wide *partial, const uint32_t *keys, long long count, uint32_t none)
+    ignis_segment_finish(T *dst, const Wide *partial, const uint32_t *keys, long long count, uint32_t none)
 {
     const long long warp = ((long long)blockIdx.x * THREADS + threadIdx.x) / 32, next = (warp + 1) * 32;
     const int lane = threadIdx.x % 32;

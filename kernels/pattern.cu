@@ -11,7 +11,7 @@ typedef ignis_type<IGNIS_T> T;
 #define TILE 4096
 #define PACK (16 / (int)sizeof(T))
 
-/*  f(i, N elements of dst from i on) for all of this block's, in packs where dst is aligned to them and there are N left, else one by one. */
+/*  f(i, N elements of dst from i on) for all of this block's, in packs where dst is aligned, and N are left, else one by one. */
 template <typename F> __device__ inline void each(T *dst, long long n, F f)
 {
     const long long first = (long long)blockIdx.x * TILE, end = min(first + TILE, n);
@@ -35,7 +35,8 @@ __device__ inline long long quotient(long long i, long long size)
 }
 
 /*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_line(T *dst, double start, double last, double step, long long half, long long n)
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_line(T *dst, double start, double last, double step, long long half, long long n)
 {
     each(dst, n, [=](long long i, auto &pack) {
 #pragma unroll
@@ -48,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_line(T *dst, double 
 
 /*  Matrices [rows, columns], kept where low <= column - row <= high, else 0; of ones where src is null. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_band(T *dst, const T *src, long long rows, long long columns, long long low, long long high, long long n)
+    ignis_band(T *dst, const T *src, long long rows, long long columns, long long low, long long high, long long n)
 {
     each(dst, n, [=](long long i, auto &pack) {
         constexpr int N = ignis_pack_count<decltype(pack)>;
@@ -75,8 +76,7 @@ ignis_band(T *dst, const T *src, long long rows, long long columns, long long lo
 }
 
 /*  dst [ids, classes]: 1 at the id of the row, else 0. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_one_hot(T *dst, const void *ids, int id_bytes, long long classes, long long n)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_one_hot(T *dst, const void *ids, int id_bytes, long long classes, long long n)
 {
     each(dst, n, [=](long long i, auto &pack) {
         long long row = quotient(i, classes), column = i - row * classes, id = ignis_index(ids, id_bytes, row);

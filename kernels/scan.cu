@@ -3,9 +3,9 @@
 
         dst[outer, i, inner] = the sum of src[outer, j, inner] over all j <= i, or over all j >= i if reverse
 
-    Computed in ignis_wide<T>, and rounded once. Where there are few sums, they are cut into parts of part_length: ignis_scan_parts writes the sum of
-    each to partial [outer, parts, inner], and ignis_scan adds those before its own. The order of all additions follows from the launch
-    alone, so equal launches give equal bits.
+    Computed in ignis_wide<T>, and rounded once. Where there are few sums, they are cut into parts of part_length: ignis_scan_parts writes
+    the sum of each to partial [outer, parts, inner], and ignis_scan adds those before its own. The order of all additions follows from the
+    launch alone, so equal launches give equal bits.
 
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, grids any number of blocks.
 */
@@ -16,7 +16,7 @@ typedef ignis_wide<T> Wide;
 
 #define THREADS 256
 #define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T)) /* consecutive elements of a thread */
-#define IN_FLIGHT 8                /* rows that a thread of the columns loads before it adds the first */
+#define IN_FLIGHT 8                                     /* rows that a thread of the columns loads before it adds the first */
 
 /*  The sum of x over all threads of the team before this one; *all becomes that over the whole team. */
 template <typename Team> __device__ inline Wide sum_before(Wide x, Wide *all)
@@ -89,8 +89,8 @@ __device__ inline void store(T *row, const Wide (&x)[PACK], long long n, long lo
 
 /*  A team does a part of a row; without dst it only sums it up. */
 template <typename Team>
-__device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, bool reverse,
-                                 bool packed)
+__device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts,
+                                 bool reverse, bool packed)
 {
     for (long long item = Team::first(); item < outer * parts; item += Team::count()) {
         const long long row = item / parts, part = item % parts, begin = part * part_length, end = min(begin + part_length, n);
@@ -126,10 +126,11 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
     }
 }
 
-/*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a block. */
+/*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a
+    block. */
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
-ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse, int packed,
-                int warps)
+    ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse,
+                    int packed, int warps)
 {
     if (warps)
         scan_rows<ignis_warp_team>(dst, partial, src, outer, n, part_length, parts, reverse, packed);
@@ -141,8 +142,8 @@ ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long 
 
 /*  A thread does a part of a column; without dst it only sums it up. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_scan_columns(T *dst, Wide *partial, const T *src, long long outer, long long n, long long inner, long long part_length, long long parts,
-                   int reverse)
+    ignis_scan_columns(T *dst, Wide *partial, const T *src, long long outer, long long n, long long inner, long long part_length,
+                       long long parts, int reverse)
 {
     const long long step = (long long)gridDim.x * THREADS;
     for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {

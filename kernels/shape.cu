@@ -111,8 +111,8 @@ ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long 
 
 /* >>strided ----------------------------------------------------------------------------------------------------- */
 
-/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what is put
-    inside of a padding; and, with from and to exchanged, their gradients. See ignis_strided. */
+/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what
+    is put inside of a padding; and, with from and to exchanged, their gradients. See ignis_strided. */
 #define STRIDED_IN_FLIGHT 4 /* packs of a thread */
 
 template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
@@ -141,8 +141,8 @@ template <int N, bool gathers> __device__ inline void strided(T *dst, const T *s
             ignis_store_streaming(dst + to[k], pack[k]);
 }
 
-/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at once; loaded one by one where gathers.
-    Without packs it is one element. */
+/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at once; loaded one by one where
+    gathers. Without packs it is one element. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
 {
     if (!packs)
@@ -153,8 +153,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst,
         strided<PACK, true>(dst, src, s);
 }
 
-/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row apart in
-    src, and src along the columns, which are dst_row apart in dst. One tile a block and turn; s.count of these pairs of dimensions. */
+/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row
+    apart in src, and src along the columns, which are dst_row apart in dst. One tile a block and turn; s.count of these pairs of
+    dimensions. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row, long long dst_row,
                         int packs)

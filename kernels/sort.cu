@@ -7,8 +7,8 @@
 
         ignis_sort_small
 
-    Longer ones by a radix sort of 8 bits a pass, the lowest first (counting, scanning and scattering as in Satish, Harris, Garland: Designing
-    Efficient Sorting Algorithms for Manycore GPUs, 2009):
+    Longer ones by a radix sort of 8 bits a pass, the lowest first (counting, scanning and scattering as in Satish, Harris, Garland:
+    Designing Efficient Sorting Algorithms for Manycore GPUs, 2009):
 
         ignis_sort_keys
         ignis_sort_count, _scan, _scatter       for each 8 bits
@@ -23,8 +23,12 @@
 
 typedef ignis_type<IGNIS_T> T;
 
-template <bool is_long> struct key_of { typedef uint32_t type; };
-template <> struct key_of<true> { typedef uint64_t type; };
+template <bool is_long> struct key_of {
+    typedef uint32_t type;
+};
+template <> struct key_of<true> {
+    typedef uint64_t type;
+};
 typedef key_of<sizeof(T) == 8>::type Key;
 
 #define THREADS 256
@@ -59,10 +63,18 @@ struct pair {
     __device__ bool operator<(const pair &other) const { return key < other.key || (key == other.key && position < other.position); }
 };
 template <int bytes> struct item_of;
-template <> struct item_of<1> { typedef uint32_t type; };
-template <> struct item_of<2> { typedef uint32_t type; };
-template <> struct item_of<4> { typedef uint64_t type; };
-template <> struct item_of<8> { typedef pair type; };
+template <> struct item_of<1> {
+    typedef uint32_t type;
+};
+template <> struct item_of<2> {
+    typedef uint32_t type;
+};
+template <> struct item_of<4> {
+    typedef uint64_t type;
+};
+template <> struct item_of<8> {
+    typedef pair type;
+};
 typedef item_of<sizeof(T)>::type Item;
 #define POSITION_BITS (4 * (int)sizeof(Item)) /* of an item that is a number: 16 or 32 */
 
@@ -105,7 +117,7 @@ __device__ inline void sort_items(Item *item, int items, int width)
 /*  The first k of each row in order, and their positions. width is the power of 2 from n on; a block sorts rows of `items` items together,
     which its dynamic shared memory holds. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
+    ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
 {
     extern __shared__ uint4 sort_memory[];
     Item *item = (Item *)sort_memory;
@@ -133,10 +145,10 @@ ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, in
 
 /* >>radix ------------------------------------------------------------------------------------------------------- */
 
-#define DIGITS 256                              /* values of the 8 bits of a key that a pass sorts by */
+#define DIGITS 256 /* values of the 8 bits of a key that a pass sorts by */
 #define WARPS (THREADS / 32)
-#define ROUNDS (sizeof(Key) == 4 ? 16 : 8)      /* keys of a thread */
-#define TILE (THREADS * ROUNDS)                 /* keys of a block; a row has ceil(n / TILE) tiles */
+#define ROUNDS (sizeof(Key) == 4 ? 16 : 8) /* keys of a thread */
+#define TILE (THREADS * ROUNDS)            /* keys of a block; a row has ceil(n / TILE) tiles */
 
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_keys(Key *keys, const T *src, long long count, int descending)
 {
@@ -145,7 +157,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_keys(Key *keys,
         keys[i] = key_of_element(src[i], descending);
 }
 
-/*  The place in its row of the key that a thread has in a round. Each warp has a contiguous part of the tile, of which lane l takes every 32nd. */
+/*  The place in its row of the key that a thread has in a round. Each warp has a contiguous part of the tile, of which lane l takes every
+    32nd. */
 __device__ inline long long tile_place(int tile, int round)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -156,7 +169,7 @@ __device__ inline int digit_of(Key key, int shift) { return (int)(key >> shift) 
 
 /*  counts[row, d, tile] = how many keys of the tile have digit d; added to totals[row, d], too. One block a tile. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sort_count(uint32_t *counts, uint32_t *totals, const Key *keys, long long n, int tiles, int shift)
+    ignis_sort_count(uint32_t *counts, uint32_t *totals, const Key *keys, long long n, int tiles, int shift)
 {
     __shared__ uint32_t histogram[DIGITS];
     const long long row = blockIdx.x / tiles;
@@ -213,11 +226,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_scan(uint32_t *
     }
 }
 
-/*  Puts every key, with its position in the row, where this pass sorts it to: first in order within the tile, in shared memory, then to where the
-    scanned counts say, neighbours side by side. In the first pass positions is null: they are still in order. One block a tile. */
+/*  Puts every key, with its position in the row, where this pass sorts it to: first in order within the tile, in shared memory, then to
+    where the scanned counts say, neighbours side by side. In the first pass positions is null: they are still in order. One block a tile. */
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-ignis_sort_scatter(Key *sorted_keys, uint32_t *sorted_positions, const Key *keys, const uint32_t *positions, const uint32_t *offsets,
-                   long long n, int tiles, int shift)
+    ignis_sort_scatter(Key *sorted_keys, uint32_t *sorted_positions, const Key *keys, const uint32_t *positions, const uint32_t *offsets,
+                       long long n, int tiles, int shift)
 {
     __shared__ uint32_t next[WARPS][DIGITS]; /* counts of each warp; then where its next key of a digit goes within the tile */
     __shared__ uint32_t to_global[DIGITS];   /* from there to the place in the row, modulo 2^32 */
@@ -282,7 +295,7 @@ ignis_sort_scatter(Key *sorted_keys, uint32_t *sorted_positions, const Key *keys
 
 /*  The first k of each row: values [rows, k], and their positions. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *sorted, long long rows, long long n, long long k)
+    ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *sorted, long long rows, long long n, long long k)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (i >= rows * k)
@@ -297,11 +310,11 @@ ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *s
 
 #define SELECT 8 /* elements of a thread at a time */
 
-/*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by counting; then
-    keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has `items` items, a
-    power of 2 from k on. One block a row. */
+/*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
+    counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
+    `items` items, a power of 2 from k on. One block a row. */
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
     extern __shared__ uint4 sort_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[WARPS];
@@ -335,7 +348,7 @@ ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int 
 
     for (int i = threadIdx.x; i < items; i += THREADS)
         set(item[i], ~Key(0), ~0u); /* behind all others */
-    uint32_t taken = 0, equal = 0; /* so far */
+    uint32_t taken = 0, equal = 0;  /* so far */
     for (long long at = 0; at < n; at += THREADS * SELECT) {
         const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
         Key key[SELECT];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  test_ops_shape.c - operations that move elements: permutations, strided slices, flips, expansions, stacks, padding
 
-    What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here by
-    walking over coordinates, and values and gradients follow from it in every dtype. Values are small integers, which every dtype holds. */
+    What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here
+    by walking over coordinates, and values and gradients follow from it in every dtype. Values are small integers, that all dtypes hold. */
 #include "tensor.h"
 
 #include <math.h>
@@ -336,7 +336,8 @@ TEST(moves_refuse)
 
 /* --- elements by index -------------------------------------------------------------------------------------------------- */
 
-/*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or, if it is a row, those of dim. */
+/*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or, if it is a row,
+    those of dim. */
 static int64_t indexed_place(const ignis_shape *sizes, const ignis_shape *shape, int dim, bool row, const int64_t *index, int64_t i)
 {
     int64_t at[IGNIS_MAX_DIMS], rest = i, place = 0, id;

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""The other side of bench_shape: PyTorch eager on the same work. With the output of bench_shape, ratios (above 1: Ignis is faster).
+
+    ./bench_shape > shape.txt; python3 bench/peer_shape.py [shape.txt]
+"""
+import statistics
+import sys
+import time
+
+import torch
+
+N = 8192
+
+
+def seconds(run):
+    run()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    runs = 20 if time.perf_counter() - start < 0.01 else 1
+    times = []
+    for _ in range(11):
+        start = time.perf_counter()
+        for _ in range(runs):
+            run()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / runs)
+    return statistics.median(times)
+
+
+def main():
+    if not torch.cuda.is_available():
+        print("skipped: no GPU")
+        return
+    ours = {}
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            ours = {words[0]: float(words[1]) for words in map(str.split, file) if len(words) > 2 and words[2] == "ms"}
+    x, src, row = torch.randn(N, N, device="cuda"), torch.randn(N, N, device="cuda"), torch.randn(1, N, device="cuda")
+    half = torch.randn(N, N, device="cuda", dtype=torch.bfloat16)
+    index, ids = torch.randint(0, N, (N, N), device="cuda"), torch.randint(0, N, (N,), device="cuda")
+    runs = {
+        "permute": lambda: x.view(N // 32, 32, N).permute(2, 0, 1).contiguous(),
+        "permute_heads": lambda: half.view(N // 16, 16, N // 64, 64).permute(0, 2, 1, 3).contiguous(),
+        "flip": lambda: x.flip(1),
+        "slice_step": lambda: x[:, ::2].contiguous(),
+        "expand": lambda: row.expand(N, N).contiguous(),
+        "pad": lambda: torch.nn.functional.pad(x, (1, 1, 1, 1)),
+        "gather": lambda: x.gather(1, index),
+        "index_select": lambda: x.index_select(0, ids),
+        "scatter_add": lambda: x.scatter_add(1, index, src),
+        "cumsum_rows": lambda: x.cumsum(1),
+        "cumsum_columns": lambda: x.cumsum(0),
+        "cumsum_all": lambda: x.view(-1).cumsum(0),
+        "tril": lambda: x.tril(),
+        "sort_rows": lambda: x.view(-1, N // 8).sort(1, stable=True),
+        "sort_long": lambda: x.sort(1, stable=True),
+        "sort_all": lambda: x.view(-1).sort(stable=True),
+        "sort_half": lambda: half.view(-1).sort(stable=True),
+        "topk": lambda: x.topk(50, 1),
+        "topk_one": lambda: x[:8].reshape(-1).topk(50),
+    }
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    for name, run in runs.items():
+        theirs = 1e3 * seconds(run)
+        print(f"{name:<16} {theirs:10.4f} ms" + (f" {theirs / ours[name]:6.2f}" if name in ours else ""), flush=True)
+
+
+if __name__ == "__main__":
+    main()
