@@ -45,7 +45,7 @@ help:
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged files for the reader of safetensors"
+	@echo "make fuzz          a million damaged files for the reader of safetensors, 200000 damaged formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 simulator:
@@ -120,11 +120,12 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
-fuzz: $(OUT)/fuzz_file
+# A million damaged files for the reader of safetensors, and damaged formulas; it ends at the first sanitizer report.
+fuzz: $(OUT)/fuzz_file $(OUT)/fuzz_map
 	$(OUT)/fuzz_file 1000000
+	$(OUT)/fuzz_map 200000
 
-$(OUT)/fuzz_file: tests/fuzz_file.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -159,7 +160,7 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm map)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
