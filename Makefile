@@ -45,7 +45,7 @@ help:
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged files for the reader of safetensors, 200000 damaged formulas"
+	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 simulator:
@@ -81,7 +81,7 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel custom_op memory_contract share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt hello save_load custom_kernel formula custom_op memory_contract share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
@@ -120,10 +120,10 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged files for the reader of safetensors, and damaged formulas; it ends at the first sanitizer report.
+# A million damaged files for the reader of safetensors, and as many damaged formulas; it ends at the first sanitizer report.
 fuzz: $(OUT)/fuzz_file $(OUT)/fuzz_map
 	$(OUT)/fuzz_file 1000000
-	$(OUT)/fuzz_map 200000
+	$(OUT)/fuzz_map 1000000
 
 $(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(OUT)
