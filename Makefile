@@ -48,7 +48,7 @@ help:
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged files for the reader of safetensors"
+	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -124,7 +124,7 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt hello save_load custom_kernel formula custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
@@ -163,11 +163,12 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
-fuzz: $(OUT)/fuzz_file
+# A million damaged files for the reader of safetensors, and as many damaged formulas; it ends at the first sanitizer report.
+fuzz: $(OUT)/fuzz_file $(OUT)/fuzz_map
 	$(OUT)/fuzz_file 1000000
+	$(OUT)/fuzz_map 1000000
 
-$(OUT)/fuzz_file: tests/fuzz_file.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -201,7 +202,7 @@ check-torch: $(SIMULATOR)
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
-LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
+LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows ops_shape map training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*  frame_loop.cpp - Ignis in the loop of an engine: 60 frames a second, and none of them waits for the GPU
 
     Worker threads step particles, each on a stream of its own, and read them back a frame or two later: a ticket is asked, and waited for

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+/*  fuzz_map.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must become a sound kernel
+
+    fuzz_map [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same formulas
+    Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
+    -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
+#define IGNIS_IMPLEMENTATION
+#include "../ignis.h"
+
+static void require(bool condition, const char *what, const char *text)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "fuzz_map: %s; the formula is in fuzz_map.failed\n", what);
+    FILE *file = fopen("fuzz_map.failed", "wb");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+    abort();
+}
+
+/*  In a kernel's text each n12 and d12_3 is declared, once, before it is used; braces and parentheses are in pairs, and nothing is there that a
+    formula's text could have brought in. */
+static void check_kernel(const char *kernel, const char *text)
+{
+    static unsigned char declared[2][IGNIS__MAP_TERMS][IGNIS_MAX_INPUTS];
+    const char *at = strstr(kernel, "DI void f("), *end = strstr(kernel, "struct P");
+    int depth = 0;
+    memset(declared, 0, sizeof declared);
+    require(at && end, "a kernel has no function", text);
+    for (; at < end; at++) {
+        bool begins = !ignis__map_is_letter(at[-1]) && !ignis__map_is_digit(at[-1]);
+        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@^~", *at)), "a kernel has a strange character", text);
+        depth += strchr("({", *at) ? 1 : strchr(")}", *at) ? -1 : 0;
+        require(depth >= 0, "a kernel has parentheses that nothing opens", text);
+        if (begins && (*at == 'n' || *at == 'd') && ignis__map_is_digit(at[1])) {
+            char *behind;
+            long term = strtol(at + 1, &behind, 10), input = *at == 'd' ? strtol(behind + 1, NULL, 10) : 0;
+            bool declares = at > kernel + 10 &&
+                            (strncmp(at - 2, "W ", 2) == 0 || strncmp(at - 4, "i64 ", 4) == 0 || strncmp(at - 5, "bool ", 5) == 0) &&
+                            strncmp(behind + (*at == 'd' ? 2 : 0), " = ", 3) == 0;
+            require(term < IGNIS__MAP_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be", text);
+            require(declares != (bool)declared[*at == 'd'][term][input], "a term is used before it is there, or is there twice", text);
+            declared[*at == 'd'][term][input] = 1;
+        }
+    }
+    require(depth == 0, "a kernel has open parentheses", text);
+}
+
+/*  Reads a formula of four inputs; true when it is accepted. */
+static bool try_formula(const char *text)
+{
+    static ignis__map_reader reader;
+    ignis__formula *formula = ignis__formula_read(&reader, text, "a, b, mask, IGNIS_VALUE(k, 1)", 1, 4, 4);
+    ignis__map_spec spec;
+    ignis__map_writer writer;
+    int i, mode;
+    if (!formula) {
+        require(*reader.fault && strlen(reader.fault) > 5, "a refusal has no reason", text);
+        require(reader.column <= strlen(text) + 1, "a refusal has no place", text);
+        return false;
+    }
+    require(formula->term_count >= 4 && formula->result < formula->term_count, "a formula has no result", text);
+    for (i = 0; i < formula->term_count; i++) {
+        const ignis__map_function *f = &ignis__map_functions[formula->term[i].function];
+        for (mode = 0; mode < f->count; mode++)
+            require(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i, "a term comes before its arguments", text);
+    }
+    for (mode = 0; mode < 4; mode++) {
+        memset(&spec, 0, sizeof spec);
+        for (i = 0; i < 5; i++) {
+            spec.kind[i] = (uint8_t)(i == 0 ? IGNIS__MAP_LINEAR : i == 1 ? IGNIS__MAP_ROW : i == 2 ? IGNIS__MAP_COLUMN : IGNIS__MAP_VALUE);
+            spec.dtype[i] = (uint8_t)(i == 2 ? IGNIS_U8 : IGNIS_F32);
+        }
+        spec.kind[4] = IGNIS__MAP_UNUSED;
+        spec.rank = 2;
+        spec.pack = 4;
+        spec.packs_per_thread = 1;
+        spec.whole = mode != 1;
+        spec.outs = 1;
+        spec.out[0] = IGNIS_F32;
+        if (mode == 1) { /* the gradients of a and b */
+            spec.needed = 3;
+            spec.outs = 2;
+            spec.out[1] = IGNIS_F32;
+            spec.kind[4] = IGNIS__MAP_LINEAR;
+        } else if (mode > 1) {
+            spec.mode = (uint8_t)(mode - 1);
+            spec.reduced = 1;
+            spec.reduction = IGNIS_REDUCE_SUM;
+            spec.team = 32;
+        }
+        require(ignis__map_write(&writer, formula, &spec), "a kernel cannot be written", text);
+        check_kernel(writer.text.data, text);
+        ignis__free(writer.text.data);
+    }
+    ignis__free(formula->term);
+    ignis__free(formula);
+    return true;
+}
+
+#ifdef FUZZ_LIBFUZZER
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    char *text = (char *)malloc(size + 1);
+    memcpy(text, bytes, size);
+    text[size] = 0;
+    try_formula(text);
+    free(text);
+    return 0;
+}
+
+#else
+
+enum { FORMULA_MAX = 3000 };
+
+/*  Formulas to begin with. */
+static const char *const seeds[] = {
+    "silu(a)*b",
+    "d = a - b; abs(d) < k ? 0.5*d*d : k*(abs(d) - 0.5*k)",
+    "mask ? k : a",
+    "max(a, 0) - a*b + log1p(exp(-abs(a)))",
+    "s = sigmoid(a); -(b*log(s) + (1-b)*log(1-s))*pow(1-s, 2)",
+    "a > 0.5 && b > .5 ? a*b : a < 0.2 || !mask ? k*a : pow(a, -3) % 7e-1",
+    "clamp(gelu(a), -1, lerp(a, b, k)) + atan2(a, b) + (mask*3 - 2)/mask",
+    "((((a + 1)*b + 2)*a + 3)*b + 4)*a;",
+    "isnan(a) || isinf(b) ? inf : pi*e + nan",
+};
+
+/*  What mutations put in. */
+static const char *const words[] = {
+    "a",
+    "b",
+    "mask",
+    "k",
+    "q",
+    "x = ",
+    "(",
+    ")",
+    "((((((((",
+    "))))))))",
+    ",",
+    ";",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "!",
+    "?",
+    ":",
+    "<",
+    "<=",
+    "==",
+    "!=",
+    "&&",
+    "||",
+    "=",
+    "&",
+    "|",
+    "1",
+    "0.5",
+    ".",
+    "1e9",
+    "1e",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "0x10",
+    "exp(",
+    "pow(a, 2)",
+    "pow(",
+    "max(a,",
+    "silu(",
+    "relu(a)",
+    "gelu(gelu(gelu(a)))",
+    "clamp(a, b, k)",
+    "$a",
+    "#",
+    "\"",
+    "\\",
+    "//",
+    "/*",
+    "[0]",
+    "->",
+    "{",
+    "}",
+    " ",
+    "\n",
+    "\t",
+    "\x80",
+    "\xFF",
+    "n4",
+    "d4_0",
+    "W",
+    "------------------------",
+    "!!!!!!!!",
+    "a ? a : ",
+    "a*a*a*a*a*a*a*a*",
+    "for(;;)",
+    "asm",
+    "p.w[0]",
+};
+
+static uint64_t random_state;
+
+static uint64_t random_next(void) /* xorshift64*, Vigna 2016 */
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return random_state * 0x2545F4914F6CDD1Du;
+}
+static size_t random_below(size_t limit) { return limit ? (size_t)((random_next() >> 33) % limit) : 0; }
+
+/*  Replaces `old` bytes at a place by others. */
+static void splice(char *text, size_t at, size_t old, const char *with, size_t size)
+{
+    size_t length = strlen(text);
+    if (length - old + size >= FORMULA_MAX)
+        return;
+    memmove(text + at + size, text + at + old, length - at - old + 1);
+    memcpy(text + at, with, size);
+}
+
+static void mutate(char *text)
+{
+    size_t length = strlen(text), at = random_below(length + 1), left = length - at, some = random_below((left < 40 ? left : 40) + 1);
+    const char *word = words[random_below(sizeof words / sizeof *words)];
+    char piece[64], byte;
+    switch (random_below(7)) {
+    case 0: /* one byte */
+        byte = (char)(1 + random_below(255));
+        splice(text, at, left > 0, &byte, 1);
+        break;
+    case 1: splice(text, at, some, "", 0); break;
+    case 2: /* a piece twice */
+        memcpy(piece, text + at, some);
+        splice(text, at, 0, piece, some);
+        break;
+    case 3: /* a piece elsewhere */
+        memcpy(piece, text + at, some);
+        splice(text, random_below(length + 1), 0, piece, some);
+        break;
+    case 4: /* another formula in it */
+        word = seeds[random_below(sizeof seeds / sizeof *seeds)];
+        splice(text, at, 0, word, strlen(word));
+        break;
+    case 5: splice(text, at, some < 4 ? some : 1, word, strlen(word)); break;
+    default: splice(text, at, 0, word, strlen(word)); break;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, accepted = 0, done;
+    static char formula[FORMULA_MAX];
+    random_state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
+    for (done = 0; done < iterations; done++) {
+        bool whole = done < sizeof seeds / sizeof *seeds, ok; /* each seed once as it is */
+        size_t k;
+        char *text;
+        snprintf(formula, sizeof formula, "%s", seeds[whole ? (size_t)done : random_below(sizeof seeds / sizeof *seeds)]);
+        for (k = whole ? 0 : 1 + random_below(2) * random_below(12); k > 0; k--)
+            mutate(formula);
+        text = strdup(formula);
+        if (!text)
+            return 1;
+        ok = try_formula(text);
+        require(ok || !whole, "a good formula is refused", text);
+        accepted += ok;
+        free(text);
+    }
+    printf("fuzz_map: %llu formulas, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
+    return 0;
+}
+
+#endif
