@@ -162,6 +162,8 @@ static void check_formulas(int first, int last)
         for (i = 0; i < COUNT; i++)
             expected[i] = formulas[n].reference(in[0][i], in[1][i], in[2][i]);
         for (d = 0; d < 3; d++) {
+            if (test_is_simulator() && d == 1 + n % 2)
+                continue; /* where to compile is slow: one of f32 and bf16 */
             run_formula(text, dtypes[d], in, value, d == 0 ? exact : grads);
             check_near(text, ignis_dtype_name(dtypes[d]), value, expected, COUNT, tolerances[d]);
             for (i = 0; i < 3 && d > 0; i++)
