@@ -388,10 +388,12 @@ typedef struct ignis_kernel {
     uint64_t id;
 } ignis_kernel;
 
+/*  A point in the work of a stream: ignis_event_create. */
 typedef struct ignis_event {
     uint64_t id;
 } ignis_event;
 
+/*  A copy between device and host that nobody waits for yet: ignis_ticket_wait. */
 typedef struct ignis_ticket {
     uint64_t id;
 } ignis_ticket;
@@ -1273,7 +1275,7 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 /* >>map --------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_MAX_INPUTS 16
+#define IGNIS_MAX_INPUTS 16 /* of a formula */
 
 /*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
 typedef struct ignis_array_inputs {
@@ -2611,7 +2613,8 @@ template <typename... ignis__arrays> static inline ignis_array_inputs ignis__mak
     return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
 }
 
-/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle */
+/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle
+    IGNIS_ARRAYS(x, y) - arrays as the inputs of a formula, with their names */
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
 #define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
@@ -2622,6 +2625,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
     return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
 }
 
+/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names */
 #define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
 #endif
 #else
