@@ -9,7 +9,7 @@
 #include "norm.cuh"
 
 #define ADD_WARP_BLOCKS \
-    (sizeof(T) == 2 ? 6 : 4) /* on a multiprocessor; a row in flight takes twice the registers of one without an addend */
+    (sizeof(T) == 2 ? 5 : 4) /* on a multiprocessor; a row in flight takes twice the registers of one without an addend */
 
 #define KERNELS(name, rms)                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) ignis_add_##name##_warp(                                            \

@@ -99,15 +99,18 @@ template <typename Team, int packs> struct share_of {
         left -= count;
     }
 
-    /*  f(in_pack or in_extra, column, whether this thread has it) for all that any thread of the team has; one after the other in long rows,
-        as there are no registers for more at a time. */
-    template <typename F> __device__ void each(F f) const
+    /*  Whether there is row j of those that come at a time; where one comes, there is. */
+    __device__ bool has(int j) const { return packs == FLIGHT || j < left; }
+
+    /*  f(in_pack or in_extra, column, whether this thread has it) for all that any thread of the team has; of a block each has nearly all.
+        fenced: one after the other, where there are no registers for more at a time. */
+    template <bool fenced, typename F> __device__ void each(F f) const
     {
 #pragma unroll
         for (int p = 0; p < packs; p++)
-            if (row.begin + p * Team::size() * PACK < row.end) {
+            if ((Team::is_block && !fenced) || row.begin + p * Team::size() * PACK < row.end) {
                 f(in_pack{p}, row.column(0, p), row.column(0, p) < row.end);
-                if (packs > 1)
+                if (fenced)
                     __syncwarp();
             }
         if (extras)
@@ -239,10 +242,10 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
         for (int j = 0; j < count; j++) {
             take(xs[j], of_x + j * packs);
             xs[j].extra = next_xs[j];
-            if (other && j < share.left) {
+            if (other && share.has(j)) {
                 placed<packs> others(of_other + j * packs);
                 others.extra.pack = next_others[j];
-                share.each([&](auto part, int column, bool has) {
+                share.template each<false>([&](auto part, int column, bool has) {
                     auto &x = part.of(xs[j]);
                     const auto other = part.of(others).get();
                     Wide values[ignis_pack_count<decltype(x)>];
@@ -255,15 +258,14 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
                 });
             }
         }
-        fetch_rows(count);
-        share.each([&](auto part, int, bool) {
+        fetch_rows(count); /* of rows that there are not, anything is computed, and nothing stored */
+        share.template each<false>([&](auto part, int, bool) {
 #pragma unroll
             for (int j = 0; j < count; j++) {
                 auto &x = part.of(xs[j]);
-                if (j < share.left)
 #pragma unroll
-                    for (int i = 0; i < x.count; i++)
-                        sums[j] += rms ? ignis_wide_at(x, i) * ignis_wide_at(x, i) : ignis_wide_at(x, i);
+                for (int i = 0; i < x.count; i++)
+                    sums[j] += rms ? ignis_wide_at(x, i) * ignis_wide_at(x, i) : ignis_wide_at(x, i);
             }
         });
         sum_all<Team>(sums, turn);
@@ -273,15 +275,14 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
                 mean[j] = sums[j] * over_n;
                 sums[j] = 0;
             }
-            share.each([&](auto part, int, bool has) {
+            share.template each<false>([&](auto part, int, bool has) {
 #pragma unroll
                 for (int j = 0; j < count; j++) {
                     auto &x = part.of(xs[j]);
                     const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 is what the thread does not have */
-                    if (j < share.left)
 #pragma unroll
-                        for (int i = 0; i < x.count; i++)
-                            sums[j] += (ignis_wide_at(x, i) - from) * (ignis_wide_at(x, i) - from);
+                    for (int i = 0; i < x.count; i++)
+                        sums[j] += (ignis_wide_at(x, i) - from) * (ignis_wide_at(x, i) - from);
                 }
             });
             sum_all<Team>(sums, turn);
@@ -289,29 +290,28 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
 #pragma unroll
         for (int j = 0; j < count; j++) {
             sums[j] = rsqrt(sums[j] * over_n + eps);
-            if (Team::thread() == 0 && j < share.left) {
+            if (Team::thread() == 0 && share.has(j)) {
                 rstds[share.r + j * share.step] = sums[j];
                 if (!rms)
                     means[share.r + j * share.step] = mean[j];
             }
         }
-        share.each([&](auto part, int column, bool has) {
+        share.template each<false>([&](auto part, int column, bool has) {
             const auto w = part.of(ws).get();
             const auto b = part.of(rms ? ws : bs).get();
 #pragma unroll
-            for (int j = 0; j < count; j++)
-                if (j < share.left) {
-                    auto &x = part.of(xs[j]);
-                    Wide values[ignis_pack_count<decltype(x)>];
+            for (int j = 0; j < count; j++) {
+                auto &x = part.of(xs[j]);
+                Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
-                    for (int i = 0; i < x.count; i++) {
-                        values[i] = (ignis_wide_at(x, i) - mean[j]) * sums[j] * ignis_wide_at(w, i);
-                        if (!rms)
-                            values[i] += ignis_wide_at(b, i);
-                    }
-                    if (has)
-                        ignis_store(y + share.at + j * share.stride + column, ignis_pack_round<T>(values));
+                for (int i = 0; i < x.count; i++) {
+                    values[i] = (ignis_wide_at(x, i) - mean[j]) * sums[j] * ignis_wide_at(w, i);
+                    if (!rms)
+                        values[i] += ignis_wide_at(b, i);
                 }
+                if (has && share.has(j))
+                    ignis_store(y + share.at + j * share.stride + column, ignis_pack_round<T>(values));
+            }
         });
     }
 }
@@ -395,7 +395,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                 mean[j] = __shfl_sync(0xffffffff, next_mean, j);
         }
         fetch_rows(count);
-        share.each([&](auto part, int, bool) {
+        share.template each<Team::is_block>([&](auto part, int, bool) {
             const auto w = part.of(ws).get();
             auto &dw = part.of(dws), &db = part.of(dbs);
 #pragma unroll
@@ -416,7 +416,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         });
         sum_all<Team>(sums, turn);
         arrive<1>();
-        share.each([&](auto part, int column, bool has) {
+        share.template each<Team::is_block>([&](auto part, int column, bool has) {
             const auto w = part.of(ws).get();
 #pragma unroll
             for (int j = 0; j < count; j++)
@@ -482,9 +482,9 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
         backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);                \
     }
 /* Blocks on a multiprocessor, at most as many as leave registers enough: wider types and more sums need more. */
-#define NORM(name, rms)                                                                                       \
-    KERNELS(name, rms, few, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, sizeof(T) == 8 ? 2 : 4))        \
-    KERNELS(name, rms, warp, ignis_warp_team, 4, (32 * WARPS, 6), (32 * WARPS, rms && sizeof(T) < 8 ? 4 : 3)) \
+#define NORM(name, rms)                                                                                \
+    KERNELS(name, rms, few, ignis_warp_team, 1, (32 * WARPS, 5), (32 * WARPS, sizeof(T) == 8 ? 2 : 4)) \
+    KERNELS(name, rms, warp, ignis_warp_team, 4, (32 * WARPS, 6), (32 * WARPS, 3))                     \
     KERNELS(name, rms, block, ignis_block_team, 4, (BLOCK_THREADS, 2), (BLOCK_THREADS, 1))
 NORM(layer_norm, false)
 NORM(rms_norm, true) /* mean, b and partial_b are not used */

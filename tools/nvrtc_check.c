@@ -195,7 +195,7 @@ static const struct {
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
-    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
