@@ -273,11 +273,11 @@
 
     ON FRAME LOOPS (>>stream, >>array, >>kernel)
 
-        A loop that must not stand still reads back by ignis_array_to_host_async into memory of ignis_host_alloc, asks the ticket in a later
-        frame by ignis_ticket_query, and ends it by ignis_ticket_wait when it is done. What else waits says so ("Waits" after Threads). Memory,
-        streams, events, pinned memory and kernels are made before the loop: the first use of a size, a stream or a kernel may ask the driver,
-        which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has, ignis_kernel_reload puts a new
-        program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
+        A loop that must not stand still reads back by ignis_array_to_host_async into memory of ignis_host_alloc, asks the ticket in a
+        later frame by ignis_ticket_query, and ends it by ignis_ticket_wait when it is done. What else waits says so, behind "Threads:".
+        Streams, events, pinned memory and kernels are made before the loop, and a first frame is run: the first use of a size, a stream or
+        a kernel asks the driver, which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has,
+        and ignis_kernel_reload puts a new program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
 
     ON THREADS
 
@@ -8243,13 +8243,16 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
 static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket)
 {
     ignis__binding binding;
-    bool ok = true;
-    if (ticket->done && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
-        ok = !IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event));
-        if (!ok)
+    bool ok = true, entered = ticket->done && ignis__device_enter(call, ticket->device, &binding);
+    if (ticket->done) {
+        ok = entered;
+        if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
+            ok = false;
             (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
-        ignis__device_leave(&binding);
+        }
     }
+    if (entered)
+        ignis__device_leave(&binding);
     if (ticket->run) {
         ignis__mutex_lock(&ticket->slot.lock);
         if (!ticket->joined)
