@@ -1041,6 +1041,15 @@ TWO(sum_dim, ignis_sum_dim(h, 0))
 TWO(mean_dim, ignis_mean_dim(h, 1))
 TWO(transpose, ignis_transpose(h, 0, 1))
 TWO(slice, ignis_slice(h, 1, 2, 5))
+TWO(slice_step, ignis_slice_step(h, 1, 7, 3, -2))
+TWO(expand, ignis_expand(h, IGNIS_SHAPE(3, 4, 8)))
+TWO(stack, ignis_stack(&h, 1, 1))
+TWO(index_select, ignis_index_select(h, 0, ids_of(3, 1)))
+TWO(scatter_add, ignis_scatter_add(ignis_reshape(h, IGNIS_SHAPE(32)), 0, ids_of(4, 2), wanted_of(IGNIS_SHAPE(4))))
+TWO(cumsum, ignis_cumsum(h, 1))
+TWO(tril, ignis_tril(h, 1))
+TWO(topk, ignis_topk(h, 3, 1, true, NULL))
+TWO(matmul_spread, ignis_matmul(h, wanted_of(IGNIS_SHAPE(2, 8, 3))))
 TWO(softmax, ignis_softmax(h))
 TWO(layer_norm, ignis_layer_norm(h, wanted_of(IGNIS_SHAPE(8)), wanted_of(IGNIS_SHAPE(8)), 1e-5))
 TWO(rms_norm, ignis_rms_norm(h, wanted_of(IGNIS_SHAPE(8)), 1e-5))
@@ -1069,6 +1078,20 @@ static void two_concat(ignis_tensor h, ignis_tensor out[2])
     ignis_tensor both[2];
     both[0] = h, both[1] = h;
     twice(ignis_concat(both, 2, 0), out);
+}
+
+static void two_permute(ignis_tensor h, ignis_tensor out[2])
+{
+    static const int order[] = {1, 0};
+    static const int64_t widths[] = {1, 2};
+    out[0] = ignis_pad(ignis_permute(h, order, 2), widths, NULL, 2, 0);
+    out[1] = ignis_flip(ignis_permute(h, order, 2), order, 1);
+}
+
+static void two_sort(ignis_tensor h, ignis_tensor out[2])
+{
+    ignis_tensor indices;
+    twice(ignis_gather(ignis_sort(h, 1, true, &indices), 1, indices), out);
 }
 
 static void two_split(ignis_tensor h, ignis_tensor out[2]) { CHECK_OK(ignis_split(h, 0, 2, NULL, out)); }
@@ -1103,6 +1126,17 @@ static const struct {
                  {"concat", two_concat},
                  {"split", two_split},
                  {"split of columns", two_split_columns},
+                 {"slice_step", two_slice_step},
+                 {"permute, pad, flip", two_permute},
+                 {"expand", two_expand},
+                 {"stack", two_stack},
+                 {"sort, gather", two_sort},
+                 {"index_select", two_index_select},
+                 {"scatter_add", two_scatter_add},
+                 {"cumsum", two_cumsum},
+                 {"tril", two_tril},
+                 {"topk", two_topk},
+                 {"matmul, spread", two_matmul_spread},
                  {"softmax", two_softmax},
                  {"layer_norm", two_layer_norm},
                  {"rms_norm", two_rms_norm},
