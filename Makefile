@@ -25,6 +25,7 @@ export IGNIS_CUDA_LIBRARY := $(CURDIR)/build/sim/libcuda.so.1
 export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
 export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
+export IGNIS_SIM_STALE := 1
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
@@ -237,7 +238,7 @@ test-own:
 	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(addprefix $(OUT)/test_,matmul training)'
 
 test-sim: simulator
-	@$(MAKE) -C sim test
+	@env -u IGNIS_SIM_STALE $(MAKE) -C sim test
 
 COMPUTE_SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
 # API errors are what tests provoke; child processes fault on purpose; test_faults makes the calls that free memory fail. Not under it: kernels of

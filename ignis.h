@@ -8644,8 +8644,9 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. */
-IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created)
+/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. gone:
+    nothing has to do with it any more, though its work may have failed. */
+IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created, bool *gone)
 {
     ignis_status status = IGNIS_OK;
     bool found = !created;
@@ -8660,37 +8661,45 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         ignis__device *device = &ignis__devices[i];
         ignis__foreign_stream *foreign, **link;
         ignis__binding binding;
-        bool entered, ok;
+        bool ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
-        for (link = &device->foreign; *link && (*link)->stream != stream; link = &(*link)->next)
+        for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
             ;
-        foreign = *link;
         found = foreign ? foreign->created == created : found;
-        if (foreign && found)
-            *link = foreign->next;
         ignis__mutex_unlock(&device->lock);
         if (!foreign || !found)
             continue;
+        if (!ignis__device_enter(call, device, &binding))
+            return ignis__failed(); /* nothing is forgotten, as nothing can be waited for */
+        ignis__mutex_lock(&device->lock);
+        for (link = &device->foreign; *link && *link != foreign; link = &(*link)->next)
+            ;
+        found = *link != NULL; /* else another thread was faster */
+        if (found)
+            *link = foreign->next;
+        ignis__mutex_unlock(&device->lock);
+        if (!found) {
+            ignis__device_leave(&binding);
+            continue;
+        }
         ignis__atomic_add(&ignis__stream_forgets, 1);
-        entered = ignis__device_enter(call, device, &binding);
-        ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+        ok = !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
         ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
         foreign->forgotten = true;
         ignis__mutex_unlock(&foreign->lock);
         ignis__foreign_drop(device, foreign);
-        if (!ok)
+        if (!ok) {
             status = ignis__failed();
-        if (entered && !ok)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
-        if (entered) {
-            ignis__storages_forget_stream(device, stream);
-            (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
-            ignis__memory_forget_stream(device, stream);
-            ignis__device_leave(&binding);
         }
+        ignis__storages_forget_stream(device, stream);
+        (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
+        ignis__memory_forget_stream(device, stream);
+        ignis__device_leave(&binding);
     }
+    *gone = found;
     if (found)
         return status;
     return ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
@@ -8699,12 +8708,17 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
                        stream);
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream) { return ignis__stream_forget("ignis_stream_forget", stream, false); }
+IGNIS__COLD IGNIS_API ignis_status ignis_stream_forget(void *stream)
+{
+    bool gone = false;
+    return ignis__stream_forget("ignis_stream_forget", stream, false, &gone);
+}
 
 IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
 {
-    ignis_status status = ignis__stream_forget("ignis_stream_free", stream, true);
-    if (status != IGNIS_ERROR_ARGUMENT && status != IGNIS_ERROR_NOT_SETUP && status != IGNIS_ERROR_UNSUPPORTED)
+    bool gone = false;
+    ignis_status status = ignis__stream_forget("ignis_stream_free", stream, true, &gone);
+    if (gone)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream)); /* it is this thread's alone, whatever its work ended with */
     return status;
 }

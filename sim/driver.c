@@ -21,6 +21,7 @@
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
         IGNIS_SIM_LEAKS     1: say at exit what is still alive
+        IGNIS_SIM_STALE     1: a stream or event that is gone ends the program when it is used, as it does with a real driver
 
     Inside: one lock guards everything, and is given up while work runs. A stream is a queue of operations; an operation
     waits for earlier ones of other streams by pointing at them. The three stream modes differ only in who runs the queue.
@@ -896,7 +897,14 @@ static sim_slot *handle_slot(const void *handle)
 static void *handle_get(sim_object_kind kind, const void *handle)
 {
     sim_slot *slot = handle_slot(handle);
-    return slot && slot->kind == kind ? slot->object : NULL;
+    if (slot && slot->kind == kind)
+        return slot->object;
+    const char *stale = getenv("IGNIS_SIM_STALE");
+    if (handle && stale && !strcmp(stale, "1") && (kind == OBJECT_STREAM || kind == OBJECT_EVENT)) {
+        say("%p is no %s, or was destroyed: a driver would crash", handle, kind == OBJECT_STREAM ? "stream" : "event");
+        abort();
+    }
+    return NULL;
 }
 
 static void handle_drop(const void *handle)
