@@ -4210,8 +4210,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
         memory and streams    ignis__storages, a storage, a device
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
-    Behind a device's, a pool's, ignis__captures, ignis__measurements and those of the kernel caches nothing is locked. Nobody waits for the device
-    holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks held, so it must not call Ignis. */
+                              an event of the caller, a stream of the caller, a device
+    Behind a device's, a pool's, ignis__captures, ignis__callbacks, ignis__measurements and those of the kernel caches nothing is locked.
+    Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
+    held, so it must not call Ignis. */
 
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken

@@ -849,6 +849,58 @@ TEST(reloads_outlive_their_kernel_and_end_with_shutdown)
     CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
 }
 
+/*  After a fault the devices are gone; handles are given back all the same, and nothing of the host's memory is left. */
+TEST(all_of_it_goes_after_a_fault)
+{
+    enum { ILLEGAL_ADDRESS = 700 }; /* CUDA_ERROR_ILLEGAL_ADDRESS */
+    static host_counter counter;
+    static const int one = 1;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_kernel kernel;
+    ignis_ticket ticket;
+    ignis_event event;
+    ignis_array a;
+    numbered program;
+    float out[16];
+    void *stream, *pinned;
+    bool done = false;
+    NEEDS_NO_MEMCHECK();
+    SETUP(&desc);
+    write_program(&program, 1);
+    kernel = ignis_kernel_compile(&program.desc);
+    finish(reload(kernel, 2));
+    a = test_array(4, 4);
+    stream = ignis_stream_create(NULL);
+    event = ignis_event_create();
+    pinned = ignis_host_alloc(64);
+    CHECK_OK(ignis_stream_use(stream));
+    CHECK_OK(ignis_stream_call(NULL, count_call, (void *)(uintptr_t)&one));
+    CHECK_OK(ignis_event_record(event, NULL));
+    ticket = ignis_array_to_host_async(a, out, IGNIS_F32, 16);
+    CHECK_OK(ignis_stream_use(NULL));
+    fault_arm("cuCtxSynchronize", 1, ILLEGAL_ADDRESS);
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    CHECK_OK(ignis_ticket_query(ticket, &done));
+    CHECK(done);
+    CHECK_STATUS(ignis_event_query(event, &done), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_stream_query(stream, &done), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_stream_call(stream, count_call, NULL), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_FAILS(ignis_stream_create(NULL), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_FAILS(ignis_host_alloc(64), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_ticket_wait(ticket), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_INT(ignis_ticket_wait(reload(kernel, 3)), IGNIS_ERROR_DEVICE);
+    ignis_status_clear();
+    CHECK_STATUS(ignis_stream_free(stream), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_OK(ignis_host_free(pinned));
+    CHECK_OK(ignis_event_free(event));
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_kernel_free(kernel));
+    (void)ignis_shutdown();
+    ignis_status_clear();
+    CHECK_INT(counter.blocks, 0);
+}
+
 /* --- threads ------------------------------------------------------------------------------------------------------------ */
 
 static struct {
