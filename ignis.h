@@ -3585,15 +3585,14 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
 /*  The status of the failure that was just reported, for the caller of what reported it. */
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
-/*  The check that stands first in every public function. */
-static bool ignis__enter(const char *call)
+/*  Why Ignis cannot be called here. */
+IGNIS__COLD static void ignis__enter_refuse(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
-        return true;
     if (ignis__this_thread.called_back)
-        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
-                    "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can "
-                    "be called");
+        ignis__fail(
+            IGNIS_DIAG_INSIDE_CALLBACK, call,
+            "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
+            "called");
     else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
@@ -3601,6 +3600,14 @@ static bool ignis__enter(const char *call)
         ignis__fail(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
+}
+
+/*  The check that stands first in every public function. */
+static bool ignis__enter(const char *call)
+{
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
+        return true;
+    ignis__enter_refuse(call);
     return false;
 }
 
