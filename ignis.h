@@ -10645,15 +10645,15 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(LAYER_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_few")                           \
     X(LAYER_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_warp")                         \
     X(LAYER_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_block")                       \
-    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_layer_norm_rows_backward_few")         \
-    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_layer_norm_rows_backward_warp")       \
-    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_layer_norm_rows_backward_block")     \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")        \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")      \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")    \
     X(RMS_NORM_ROWS_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_few")                               \
     X(RMS_NORM_ROWS_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_warp")                             \
     X(RMS_NORM_ROWS_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_block")                           \
-    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_ODD_CU, "ignis_rms_norm_rows_backward_few")             \
-    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_ODD_CU, "ignis_rms_norm_rows_backward_warp")           \
-    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_ODD_CU, "ignis_rms_norm_rows_backward_block")         \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -19644,7 +19644,7 @@ typedef struct ignis__norm_backward_work {
     int packed;
 } ignis__norm_backward_work;
 
-/*  How the kernels of norm_odd.cu are launched. No threads: they cannot be. */
+/*  How the kernels of norm_odd.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
     unsigned threads;

@@ -5,7 +5,7 @@
 
         forward             any grid; _warp: packed only; _block: blocks of 32 to 512 threads, kept rounds in dynamic shared memory
         backward_averages, backward_columns
-                            backward for rows that are too long for the kernels of norm_odd.cu, or that begin at other addresses
+                            backward for rows that are too long for those of norm_grad.cu, or that begin at other addresses
                             modulo 16 in one array than in another. columns: few blocks of rows, each of which leaves one row of
                             partial sums of dw, and of db. packed may be ANYWHERE; then they are a multiple of the rows after which
                             one begins at the same address modulo 16 again
@@ -93,7 +93,8 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
     }
 }
 
-/*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows blockIdx.y, blockIdx.y + gridDim.y, ... */
+/*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows blockIdx.y,
+    blockIdx.y + gridDim.y, ... */
 template <bool rms, int N>
 __device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
                         const Wide *rstds, const Wide *averages_g, const Wide *averages_gh, long long rows, long long n)

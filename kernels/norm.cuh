@@ -32,8 +32,8 @@ typedef ignis_wide<T> Wide;
 #define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
 
-/*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16 bytes is put together from the two
-    that have its elements. */
+/*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16 bytes is put together
+    from the two that have its elements. */
 template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array, int column, long long n)
 {
     if constexpr (N == PACK) {

@@ -197,6 +197,7 @@ static const struct {
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_odd.cuh
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.
+    before: dx is that and what x has as its gradient already, from elsewhere; or null.
+*/
+#include "norm_odd.cuh"
+
+/*  A thread adds up dw and db of its columns over all rows of its team; the warps of a block meet in the shared block_w and block_b. */
+template <bool rms, typename Team, int packs>
+__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
+                              const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)
+{
+    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */
+    share_of<Team, packs> share(x, rows, n);
+    const Wide over_n = Wide(1) / Wide(n);
+    const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */
+    placed<packs> ws(0);
+    ignis_batch<T, PACK, packs> xs[count], gs[count];
+    ignis_batch<Wide, PACK, packs> dws, dbs;
+    ignis_pack<T, 1> next_xs[count], next_gs[count], next_befores[count];
+    Wide next_mean = 0, next_rstd = 0;
+    int turn = 0;
+    const auto fetch_rows = [&](int ahead) {
+#pragma unroll
+        for (int j = 0; j < count; j++)
+            if (ahead + j < share.left) {
+                const long long at = share.at + (ahead + j) * share.stride;
+                share.fetch(x + at, of_x + j * packs);
+                share.fetch(dy + at, of_dy + j * packs);
+                if (share.extras) {
+                    next_xs[j] = share.extra_of(x + at);
+                    next_gs[j] = share.extra_of(dy + at);
+                }
+            }
+        if (ahead + mine < share.left) {
+            next_rstd = rstds[share.r + (ahead + mine) * share.step];
+            if (!rms)
+                next_mean = means[share.r + (ahead + mine) * share.step];
+        }
+        fetched();
+    };
+    const auto fetch_before = [&](int ahead) {
+        if (before)
+#pragma unroll
+            for (int j = 0; j < count; j++)
+                if (ahead + j < share.left) {
+                    const T *const from = before + share.at + (ahead + j) * share.stride;
+                    share.fetch(from, of_before + j * packs);
+                    if (share.extras)
+                        next_befores[j] = share.extra_of(from);
+                }
+        fetched();
+    };
+
+    fetch_rows(0);
+    fetch_before(0);
+    share.columns(ws, w);
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        share.clear(of_x + j * packs);
+        share.clear(of_dy + j * packs);
+    }
+    share.row.each(
+        0,
+        [&](int, auto &dw, auto &db) {
+#pragma unroll
+            for (int i = 0; i < dw.count; i++)
+                dw[i] = db[i] = 0;
+        },
+        dws, dbs);
+    for (; share.left > 0; share.advance(count)) {
+        Wide sums[rms ? count : 2 * count] = {}, mean[count] = {}, rstd[count];
+        arrive<1>();
+#pragma unroll
+        for (int j = 0; j < count; j++) {
+            take(xs[j], of_x + j * packs);
+            take(gs[j], of_dy + j * packs);
+            xs[j].extra = next_xs[j];
+            gs[j].extra = next_gs[j];
+            rstd[j] = __shfl_sync(0xffffffff, next_rstd, j);
+            if constexpr (!rms)
+                mean[j] = __shfl_sync(0xffffffff, next_mean, j);
+        }
+        fetch_rows(count);
+        share.template each<Team::is_block>([&](auto part, int, bool) {
+            const auto w = part.of(ws).get();
+            auto &dw = part.of(dws), &db = part.of(dbs);
+#pragma unroll
+            for (int j = 0; j < count; j++)
+                if (j < share.left) {
+                    auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
+#pragma unroll
+                    for (int i = 0; i < x.count; i++) {
+                        const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j], g = dy * ignis_wide_at(w, i);
+                        sums[j] += g * h;
+                        dw[i] += dy * h;
+                        if constexpr (!rms) {
+                            sums[count + j] += g;
+                            db[i] += dy;
+                        }
+                    }
+                }
+        });
+        sum_all<Team>(sums, turn);
+        arrive<1>();
+        share.template each<Team::is_block>([&](auto part, int column, bool has) {
+            const auto w = part.of(ws).get();
+#pragma unroll
+            for (int j = 0; j < count; j++)
+                if (j < share.left) {
+                    auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
+                    /* x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand */
+                    const Wide slope = -sums[j] * over_n * rstd[j] * rstd[j], from = ignis_is_half<T> ? Wide(0) : mean[j];
+                    const Wide rest = (from - mean[j]) * slope - (rms ? Wide(0) : sums[rms ? j : count + j] * over_n * rstd[j]);
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++)
+                        values[i] =
+                            rstd[j] * (ignis_wide_at(grad, i) * ignis_wide_at(w, i)) + ((ignis_wide_at(x, i) - from) * slope + rest);
+                    if (before) {
+                        placed<packs> befores(of_before + j * packs);
+                        befores.extra.pack = next_befores[j];
+                        const auto before_x = part.of(befores).get();
+#pragma unroll
+                        for (int i = 0; i < x.count; i++)
+                            values[i] += ignis_wide_at(before_x, i);
+                    }
+                    if (has)
+                        ignis_store(dx + share.at + j * share.stride + column, ignis_pack_round<T>(values));
+                }
+        });
+        fetch_before(count);
+    }
+
+    partial_w += blockIdx.x * n;
+    partial_b += blockIdx.x * n;
+    for (int warp = 0; warp < (Team::is_block ? 1 : WARPS); warp++) { /* the warps add theirs one after the other */
+        const bool is_last = Team::is_block || warp == WARPS - 1;
+        Wide *const to_w = is_last ? partial_w : block_w, *const to_b = is_last ? partial_b : block_b;
+        if (Team::is_block || warp == threadIdx.x / 32)
+            share.row.each(
+                0,
+                [&](int column, auto &dw, auto &db) {
+#pragma unroll
+                    for (int i = 0; i < dw.count; i++) {
+                        to_w[column + i] = dw[i] + (warp ? block_w[column + i] : Wide(0));
+                        if (!rms)
+                            to_b[column + i] = db[i] + (warp ? block_b[column + i] : Wide(0));
+                    }
+                },
+                dws, dbs);
+        if (!is_last)
+            __syncthreads();
+    }
+}
+
+#define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                 \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)                                                               \
+        ignis_##name##_rows_backward_##suffix(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,     \
+                                              const Wide *mean, const Wide *rstd, long long rows, long long n, const T *before) \
+    {                                                                                                                           \
+        constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                     \
+        __shared__ Wide block_w[width], block_b[rms ? 1 : width];                                                               \
+        backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \
+    }
+/* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
+#define NORM(name, rms)                                                              \
+    KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, (sizeof(T) == 8 ? 2 : 4)) \
+    KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 3)                       \
+    KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1)
+NORM(layer_norm, false)
+NORM(rms_norm, true) /* mean and partial_b are not used */

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/*  norm_odd.cuh - how the kernels of norms share out rows that begin anywhere, or that are long, and bring them in ahead
+
+    A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs
+    where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and
+    sums over rows stay in registers. Rows come into shared memory while those before them are worked on, each thread's packs to
+    places of its own: nobody waits for them but this thread.
+
+    A thread has FLIGHT packs of x at a time.
+
+        _few                a warp has FLIGHT rows, a pack of each
+        _warp               a warp has a row
+        _block              a block has it, of at most 512 threads
+
+    Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in forward, b.
+    Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which
+    take turns. All arrays of rows begin at the same address modulo 16.
+*/
+#ifndef IGNIS_NORM_ODD_CUH
+#define IGNIS_NORM_ODD_CUH
+
+#include "norm.cuh"
+#if __CUDA_ARCH__ >= 800
+#include "mma.cuh"
+#endif
+
+#define FLIGHT 4          /* the host computes with it, too */
+#define BLOCK_THREADS 512 /* the most that a block of _block may have */
+#define WARPS 4           /* in one of _few or _warp */
+
+/* >>flight ------------------------------------------------------------------------------------------------------ */
+
+/*  This thread's place number i. */
+__device__ inline uint4 *place(int i)
+{
+    extern __shared__ uint4 memory[];
+    return memory + i * (int)blockDim.x + threadIdx.x;
+}
+
+/*  What was started before this call is a group; all but the youngest so many groups are there afterwards. */
+__device__ inline void fetched()
+{
+#if __CUDA_ARCH__ >= 800
+    ignis_ptx_cp_async_commit();
+#endif
+}
+template <int pending> __device__ inline void arrive()
+{
+#if __CUDA_ARCH__ >= 800
+    ignis_ptx_cp_async_wait<pending>();
+#endif
+}
+
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  A batch in places, out of which get takes a pack when it is used, so that it needs no registers. */
+template <int packs> struct placed {
+    struct {
+        int at;
+        __device__ auto get() const { return ignis_pack_of<ignis_pack<T, PACK>>(*place(at)); }
+    } at[packs];
+    struct {
+        ignis_pack<T, 1> pack;
+        __device__ auto get() const { return pack; }
+    } extra;
+
+    __device__ explicit placed(int first)
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            at[p].at = first + p;
+    }
+};
+
+/*  A pack of a batch, or its extra element. */
+struct in_pack {
+    int p;
+    template <typename Batch> __device__ auto &of(Batch &batch) const { return batch.at[p]; }
+};
+struct in_extra {
+    template <typename Batch> __device__ auto &of(Batch &batch) const { return batch.extra; }
+};
+
+/*  What a thread has of the rows of its team, and the rows that are left, of which the next one begins at element at. */
+template <typename Team, int packs> struct share_of {
+    const ignis_row<T, Team, PACK, false, packs> row;
+    const bool extras;            /* whether any thread has an extra element */
+    const long long step, stride; /* from row to row, and from its elements to those */
+    long long r, at;
+    int left;
+
+    __device__ share_of(const T *x, long long rows, long long n)
+        : row(x + Team::first() * n, n), extras(row.begin > 0 || row.end < n), step(Team::count()), stride(step * n), r(Team::first()),
+          at(r * n), left(r < rows ? (int)((rows - r + step - 1) / step) : 0)
+    {
+    }
+    __device__ void advance(int count)
+    {
+        r += count * step;
+        at += count * stride;
+        left -= count;
+    }
+
+    /*  Whether there is row j of those that come at a time; where one comes, there is. */
+    __device__ bool has(int j) const { return packs == FLIGHT || j < left; }
+
+    /*  f(in_pack or in_extra, column, whether this thread has it) for all that any thread of the team has; of a block each has nearly all.
+        fenced: one after the other, where there are no registers for more at a time. */
+    template <bool fenced, typename F> __device__ void each(F f) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if ((Team::is_block && !fenced) || row.begin + p * Team::size() * PACK < row.end) {
+                f(in_pack{p}, row.column(0, p), row.column(0, p) < row.end);
+                if (fenced)
+                    __syncwarp();
+            }
+        if (extras)
+            f(in_extra{}, row.extra, row.extra >= 0);
+    }
+
+    /*  Starts to bring the packs of a row of this array to places first, first + 1, ... */
+    __device__ void fetch(const T *from, int first) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) < row.end) {
+#if __CUDA_ARCH__ >= 800
+                ignis_ptx_cp_async((uint32_t)__cvta_generic_to_shared(place(first + p)), from + row.column(0, p), 16);
+#else
+                *place(first + p) = *(const uint4 *)(from + row.column(0, p));
+#endif
+            }
+    }
+
+    /*  What a thread does not have is 0 in its places, for good. */
+    __device__ void clear(int first) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) >= row.end)
+                *place(first + p) = make_uint4(0, 0, 0, 0);
+    }
+    __device__ ignis_pack<T, 1> extra_of(const T *from) const
+    {
+        ignis_pack<T, 1> pack;
+        pack[0] = row.extra >= 0 ? from[row.extra] : T(0.0f);
+        return pack;
+    }
+
+    /*  This thread's columns of w or b, wherever that begins. */
+    __device__ void columns(placed<packs> &batch, const T *from) const
+    {
+        clear(batch.at[0].at);
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (row.column(0, p) < row.end) {
+                ignis_pack<T, PACK> pack;
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    pack[i] = from[row.column(0, p) + i];
+                *place(batch.at[p].at) = ignis_word(pack);
+            }
+        batch.extra.pack = extra_of(from);
+    }
+};
+
+template <int packs> __device__ inline void take(ignis_batch<T, PACK, packs> &batch, int first)
+{
+#pragma unroll
+    for (int p = 0; p < packs; p++)
+        batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));
+}
+
+/*  Several sums at the price of one wait. turn: 0 or 1, the other one at each call. */
+template <typename Team, int count> __device__ inline void sum_all(Wide (&sums)[count], int &turn)
+{
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        sums[i] = ignis_warp_sum(sums[i]);
+    if constexpr (Team::is_block) {
+        __shared__ Wide partial[2][count][16]; /* a warp may still be reading those of the call before */
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (lane == 0)
+#pragma unroll
+            for (int i = 0; i < count; i++)
+                partial[turn][i][warp] = sums[i];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            sums[i] = lane % 16 < blockDim.x / 32 ? partial[turn][i][lane % 16] : Wide(0);
+#pragma unroll
+            for (int distance = 8; distance > 0; distance /= 2)
+                sums[i] += __shfl_xor_sync(0xffffffff, sums[i], distance);
+        }
+        turn = 1 - turn;
+    }
+}
+
+#endif /* IGNIS_NORM_ODD_CUH */
