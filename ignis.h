@@ -17788,7 +17788,7 @@ static void ignis__op_cumsum(ignis__op *op, ignis__array *out, ignis__array *fro
     if (!op->ok || outer * n * inner == 0)
         return;
     pack = ignis__pack_elements(out->dtype);
-    parts = rows ? ignis__clamp(warps ? 1 : 2 * multiprocessors / outer, 1, ignis__ceil_div(n, 8192))
+    parts = rows ? ignis__clamp(warps ? 1 : 8 * multiprocessors / outer, 1, ignis__ceil_div(n, 8192))
                  : ignis__clamp(1024 * multiprocessors / (outer * inner), 1, ignis__ceil_div(n, 128));
     part_length = ignis__ceil_div(ignis__ceil_div(n, parts), 64) * 64;
     parts = ignis__ceil_div(n, part_length);
@@ -20170,10 +20170,10 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
 static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
 {
     int64_t blocks = sort->rows * sort->tiles;
-    int shift, passes = 1, tiles = (int)sort->tiles;
+    int shift, passes = 1, tiles = (int)sort->tiles, few = tiles <= 32;
     ignis__address none = 0, totals, swap;
     ignis__array *all;
-    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles};
+    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles, &few};
     void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
     while (passes < 8 && highest >> (8 * passes))
         passes++;
@@ -20183,7 +20183,7 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest
     totals = ignis__op_write(op, all);
     for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
         ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * 256, 256, scan);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * (few ? 1 : 256), 256, scan);
         ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
         scatter[3] = &sort->positions[0];
         swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;

@@ -209,14 +209,26 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
     return before + sum - x;
 }
 
-/*  Each count becomes where the first such key of its tile goes in its row. One block a row and digit. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_scan(uint32_t *counts, const uint32_t *totals, int tiles)
+/*  Each count becomes where the first such key of its tile goes in its row. Few tiles: one block a row, of which a thread does a digit; else
+    one block a row and digit. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_scan(uint32_t *counts, const uint32_t *totals, int tiles, int few)
 {
     __shared__ uint32_t warp_sums[WARPS];
-    const long long row = blockIdx.x / DIGITS;
-    const int digit = blockIdx.x % DIGITS;
-    uint32_t *mine = counts + (long long)blockIdx.x * tiles, before, all;
-    sum_before(threadIdx.x < digit ? totals[row * DIGITS + threadIdx.x] : 0, warp_sums, &before);
+    const long long row = few ? blockIdx.x : blockIdx.x / DIGITS;
+    const int digit = few ? threadIdx.x : blockIdx.x % DIGITS;
+    uint32_t *mine = counts + (row * DIGITS + digit) * tiles, all;
+    const uint32_t total = totals[row * DIGITS + threadIdx.x];
+    if (few) {
+        uint32_t before = sum_before(total, warp_sums, &all);
+        for (int tile = 0; tile < tiles; tile++) {
+            const uint32_t own = mine[tile];
+            mine[tile] = before;
+            before += own;
+        }
+        return;
+    }
+    uint32_t before;
+    sum_before(threadIdx.x < digit ? total : 0, warp_sums, &before);
     for (int first = 0; first < tiles; first += THREADS) {
         const int tile = first + threadIdx.x;
         const uint32_t place = before + sum_before(tile < tiles ? mine[tile] : 0, warp_sums, &all);

@@ -900,6 +900,7 @@ TEST(sort_of_long_rows)
     check_sort(IGNIS_SHAPE(2, 4097), 1, -1, 1, COUNT_OF(all_dtypes));
     check_sort(IGNIS_SHAPE(2, 2049), 1, -1, 0, 1);
     check_sort(IGNIS_SHAPE(9001, 2), 0, -1, 1, 3);
+    check_sort(IGNIS_SHAPE(2, 70000), 1, -1, 0, 1); /* more tiles than a block counts through alone: 35 of 64 bits */
 }
 
 TEST(topk)
