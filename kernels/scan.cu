@@ -128,7 +128,7 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
 
 /*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a
     block. */
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
     ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse,
                     int packed, int warps)
 {
