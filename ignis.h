@@ -20566,7 +20566,7 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
-    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4;
+    size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
     int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
@@ -20582,7 +20582,7 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
                          item * (size_t)items, few);
     } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, item * (size_t)items, chosen);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n);
         ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);

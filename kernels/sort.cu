@@ -56,17 +56,13 @@ __device__ inline Key key_of_element(T x, int descending)
 
 /* >>small ------------------------------------------------------------------------------------------------------- */
 
-/*  Key and position as one number where they fit one; else a pair. */
+/*  Key and position as one number, of which the lower half is the position, where they fit one; else a pair. */
 struct pair {
     uint64_t key;
     uint64_t position;
     __device__ bool operator<(const pair &other) const { return key < other.key || (key == other.key && position < other.position); }
 };
-template <int bytes> struct item_of;
-template <> struct item_of<1> {
-    typedef uint32_t type;
-};
-template <> struct item_of<2> {
+template <int bytes> struct item_of {
     typedef uint32_t type;
 };
 template <> struct item_of<4> {
@@ -75,23 +71,23 @@ template <> struct item_of<4> {
 template <> struct item_of<8> {
     typedef pair type;
 };
-typedef item_of<sizeof(T)>::type Item;
-#define POSITION_BITS (4 * (int)sizeof(Item)) /* of an item that is a number: 16 or 32 */
+typedef item_of<sizeof(T)>::type Item; /* of rows that are shorter than 2^16 */
+typedef item_of<sizeof(T) == 8 ? 8 : 4>::type LongItem;
 
 __device__ inline void set(pair &item, uint64_t key, uint32_t position) { item = {key, position}; }
 template <typename Number> __device__ inline void set(Number &item, Key key, uint32_t position)
 {
-    item = Number(key) << POSITION_BITS | (position & (~Number(0) >> POSITION_BITS));
+    item = Number(key) << 4 * sizeof(Number) | (position & (~Number(0) >> 4 * sizeof(Number)));
 }
 
 __device__ inline uint32_t position_of(const pair &item) { return (uint32_t)item.position; }
 template <typename Number> __device__ inline uint32_t position_of(const Number &item)
 {
-    return (uint32_t)(item & (~Number(0) >> POSITION_BITS));
+    return (uint32_t)(item & (~Number(0) >> 4 * sizeof(Number)));
 }
 
 /*  Puts each `width` of the items in order; a power of 2, as is their number, which is twice that of the threads or more. */
-__device__ inline void sort_items(Item *item, int items, int width)
+template <typename Item> __device__ inline void sort_items(Item *item, int items, int width)
 {
     __syncthreads();
     for (int length = 2; length <= width; length *= 2)
@@ -331,7 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     extern __shared__ uint4 sort_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[WARPS];
     __shared__ uint32_t found_digit, found_before;
-    Item *item = (Item *)sort_memory;
+    LongItem *item = (LongItem *)sort_memory;
     const T *row = src + blockIdx.x * n;
     Key limit = 0, known = 0;  /* the k-th key, as far as it is known */
     uint32_t missing = k, all; /* among keys that agree with it so far */

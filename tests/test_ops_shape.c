@@ -916,6 +916,27 @@ TEST(topk)
     check_sort(IGNIS_SHAPE(2, 5000), 1, 1025, 1, 2); /* sorted, and cut */
 }
 
+/*  Positions of more than 16 bits, whatever the dtype. */
+TEST(topk_at_the_end_of_a_long_row)
+{
+    enum { COUNT = 70000 };
+    double *values = (double *)calloc(COUNT, sizeof *values);
+    int d;
+    SETUP(NULL);
+    values[COUNT - 3] = 7, values[COUNT - 1] = 9;
+    for (d = 0; d < COUNT_OF(all_dtypes); d++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor indices, top = ignis_topk(tensor_of(values, IGNIS_SHAPE(COUNT), all_dtypes[d], false), 3, 0, true, &indices);
+        CHECK_NUMBER(value_at(indices, 0), COUNT - 1);
+        CHECK_NUMBER(value_at(indices, 1), COUNT - 3);
+        CHECK_NUMBER(value_at(indices, 2), 0);
+        CHECK_NUMBER(value_at(top, 0), 9);
+        CHECK_NUMBER(value_at(top, 1), 7);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    free(values);
+}
+
 TEST(topk_of_equal_elements)
 {
     ignis_scope scope;
