@@ -1308,6 +1308,7 @@ typedef enum ignis_reducer {
     IGNIS_REDUCE_ALL,
     IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
     IGNIS_REDUCE_ARGMIN,
+    IGNIS_REDUCE_LOGSUMEXP, /* log of the sum of exp, which does not overflow */
     IGNIS_REDUCE_COUNT
 } ignis_reducer;
 
@@ -1975,11 +1976,11 @@ typedef struct ignis_reduce_desc {
     largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
     sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
-    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
-    sum and mean have a gradient. prod, max and min have none yet: there no input may require one.
+    and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
+    Gradients: of max and min the first of equal elements has it; prod has none, so that no input may require one there.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
-    argmax or argmin along dimensions that are no neighbours), UNSUPPORTED (an input of prod, max or min requires a gradient).
+    argmax, argmin or a gradient of max or min along dimensions that are no neighbours), UNSUPPORTED (an input of prod requires a gradient).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -11758,7 +11759,10 @@ typedef struct ignis__map_spec {
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
     uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint8_t dtype[IGNIS_MAX_INPUTS + 1], kind[IGNIS_MAX_INPUTS + 1], out[IGNIS_MAX_INPUTS];
+    uint8_t
+        kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
+                     of logsumexp the result as W; else 0. It is the reduction */
+    uint8_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
     uint8_t outs;
 } ignis__map_spec;
 
@@ -11772,7 +11776,7 @@ typedef struct ignis__map_kernel {
 
 /*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
 typedef struct ignis__map_needs {
-    uint32_t needed, used, same;
+    uint32_t needed, used, same; /* the highest bit of needed: with the value */
 } ignis__map_needs;
 
 /*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
@@ -12024,8 +12028,8 @@ static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the lines of a value, or of the derivatives by some inputs; ignis__map_lines_free frees them. */
-IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed)
+/*  Writes the lines of the value, and of the derivatives by some inputs; ignis__map_lines_free frees them. */
+IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -12046,7 +12050,7 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
     ignis__map_mark(formula, live);
     if (needed)
         ignis__map_add_partials(lines, needed, live);
-    else
+    if (value)
         lines->used[formula->result] = 1;
     ignis__map_mark(formula, lines->used);
     partials = lines->text;
@@ -12076,23 +12080,24 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
 }
 
 /*  What the gradients by some inputs take. False, and reported, without memory. */
-static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, ignis__map_needs *needs)
+static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, bool value, ignis__map_needs *needs)
 {
+    uint32_t key = needed | (uint32_t)value << 31;
     ignis__map_lines lines;
     bool found = false, ok;
     int i;
     ignis__mutex_lock(&ignis__formulas.lock);
     for (i = 0; i < IGNIS__COUNT(formula->needs) && !found; i++) {
-        found = formula->needs[i].needed == needed;
+        found = formula->needs[i].needed == key;
         if (found)
             *needs = formula->needs[i];
     }
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (found)
         return true;
-    ok = ignis__map_lines_write(&lines, formula, needed);
+    ok = ignis__map_lines_write(&lines, formula, needed, value);
     memset(needs, 0, sizeof *needs);
-    needs->needed = needed;
+    needs->needed = key;
     for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
         needs->used |= (uint32_t)(lines.used[i] != 0) << i;
         needs->same |= (uint32_t)(lines.partial[formula->result * formula->count + i] == 1) << i;
@@ -12128,6 +12133,7 @@ static const struct {
     {"all", "1", "1", "a.v != 0 && b.v != 0", false},
     {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
     {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
+    {"logsumexp", "-infinity", "", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -12135,10 +12141,10 @@ typedef struct ignis__map_writer {
     ignis__map_text text;
     const ignis__formula *formula;
     const ignis__map_spec *spec;
-    int input[IGNIS_MAX_INPUTS + 1], strides[IGNIS_MAX_INPUTS + 1]; /* of each input */
+    int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
     int packs;                                                      /* how many whole packs there are, and elements behind the last */
     int dims;                                                       /* size and magic numbers of each dimension but the first */
-    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; then the factor */
+    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; the factor; what is kept */
     int words;
     bool spreads;     /* some inputs are rows or columns */
     const char *type; /* of f's results */
@@ -12148,7 +12154,7 @@ static void ignis__map_words(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     int i, at = spec->outs, count = w->formula->count;
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         w->input[i] = at;
         at += spec->kind[i] != IGNIS__MAP_UNUSED;
         w->spreads = w->spreads || spec->kind[i] >= IGNIS__MAP_ROW;
@@ -12156,13 +12162,16 @@ static void ignis__map_words(ignis__map_writer *w)
     w->packs = at;
     w->dims = at += 2;
     at += 3 * (spec->rank - 1);
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         w->strides[i] = at;
         at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
     }
     w->shared = at;
-    w->words = at + (spec->mode || spec->needed ? 7 : 0);
+    w->words = at + (spec->mode || spec->needed ? 13 : 0);
 }
+
+/*  Whether that is the place of an element. */
+static bool ignis__map_kept_place(const ignis__map_spec *spec) { return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN; }
 
 static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
 
@@ -12196,7 +12205,7 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
     const ignis__map_spec *spec = w->spec;
     int i, count = w->formula->count;
     ignis__map_add(&w->text, "f(");
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] == IGNIS__MAP_UNUSED)
             continue;
         if (spec->kind[i] == IGNIS__MAP_ONE || spec->kind[i] == IGNIS__MAP_VALUE || one)
@@ -12207,6 +12216,8 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
             ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
         ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
     }
+    if (ignis__map_kept_place(spec) && spec->needed)
+        ignis__map_add(&w->text, one ? "place(p, (u32)at), " : "place(p, at*%du + e), ", spec->pack);
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
@@ -12235,31 +12246,49 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
     ignis__map_text *t = &w->text;
     int i, k = 0, count = formula->count;
     ignis__map_lines lines;
-    bool ok = ignis__map_lines_write(&lines, formula, spec->needed);
-    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nDI void f(", spec->wide ? "double\n#define IGNIS_WIDE" : "float",
-                   spec->half ? "#define IGNIS_HALF\n" : "");
-    for (i = 0; i <= count; i++)
+    bool ok = ignis__map_lines_write(&lines, formula, spec->needed, !spec->needed || spec->kept == IGNIS_REDUCE_LOGSUMEXP);
+    ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
+                   spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
+    if (ignis__map_kept_place(spec) && spec->needed)
+        ignis__map_add(t,
+                       "DI i64 place(const P &p, const u32 at)\n{\n    const u32 row = quotient(at, p.w[%d], p.w[%d]);\n"
+                       "    return row - quotient(row, p.w[%d], p.w[%d])*(u32)p.w[%d];\n}\n",
+                       w->shared + 8, w->shared + 9, w->shared + 10, w->shared + 11, w->shared + 12);
+    ignis__map_add(t, "DI void f(");
+    for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] != IGNIS__MAP_UNUSED)
             ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+    if (ignis__map_kept_place(spec) && spec->needed)
+        ignis__map_add(t, "const i64 place, ");
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
+    if (ok && spec->needed) {
+        lines.text.length = 0;
+        ignis__map_add_term(&lines, formula->result);
+        if (!spec->kept)
+            ignis__map_add(t, "    const W g = x%d;\n", count);
+        else if (ignis__map_kept_place(spec))
+            ignis__map_add(t, "    const W g = place == x%d ? x%d : (W)0;\n", count + 1, count);
+        else
+            ignis__map_add(t, "    const W g = x%d*exp(%s - x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
+    }
     lines.text.length = 0;
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result * count + i];
         if (!(spec->needed >> i & 1))
             continue;
         if (partial > 1)
-            ignis__map_add(t, "    y%d = d%d_%d*x%d;\n", k, partial - 2, i, count);
+            ignis__map_add(t, "    y%d = d%d_%d*g;\n", k, partial - 2, i);
         else
-            ignis__map_add(t, partial ? "    y%d = x%d;\n" : "    y%d = 0;\n", k, count);
+            ignis__map_add(t, partial ? "    y%d = g;\n" : "    y%d = 0;\n", k);
         k++;
     }
     if (ok && !spec->needed) {
         ignis__map_add_term(&lines, formula->result);
         ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
     }
-    ignis__map_add(t, "}\nstruct P { u64 w[%d]; };\n", w->words);
+    ignis__map_add(t, "}\n");
     ok = ok && !lines.text.failed;
     ignis__map_lines_free(&lines);
     return ok;
@@ -12270,7 +12299,7 @@ IGNIS__COLD static void ignis__map_add_constants(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     int i, count = w->formula->count;
-    for (i = 0; i <= count; i++)
+    for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__MAP_VALUE)
             ignis__map_add(&w->text, "    const W s%d = (W)__longlong_as_double((i64)p.w[%d]);\n", i, w->input[i]);
         else if (spec->kind[i] == IGNIS__MAP_ONE)
@@ -12288,7 +12317,7 @@ IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *t
     ignis__map_text *t = &w->text;
     int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
     char element[32], loop[400];
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         int size = ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__MAP_LINEAR || (spec->kind[i] == IGNIS__MAP_ROW && spec->whole))
             ignis__map_add(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
@@ -12299,7 +12328,7 @@ IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *t
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
     ignis__map_add(t, "%s", loop);
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__MAP_LINEAR)
             ignis__map_add(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i, w->input[i], bytes);
@@ -12308,7 +12337,7 @@ IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *t
         ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
     if (w->spreads)
         ignis__map_add_coordinates(w, spec->whole ? "at" : element);
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] < IGNIS__MAP_ROW)
             continue;
         if (spec->kind[i] == IGNIS__MAP_ROW && spec->whole)
@@ -12339,7 +12368,7 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
                    spec->pack, thread);
     if (w->spreads)
         ignis__map_add_coordinates(w, "(u32)at");
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] != IGNIS__MAP_LINEAR && spec->kind[i] < IGNIS__MAP_ROW)
             continue;
         ignis__map_add(t, "\n        const %s s%d = ONE_%s(", ignis__map_type(spec->dtype[i]), i, ignis__dtypes[spec->dtype[i]].name);
@@ -12362,45 +12391,75 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
 IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
 {
-    bool place = ignis__map_reductions[w->spec->reduction].place;
+    const ignis__map_spec *spec = w->spec;
+    ignis__map_text *t = &w->text;
+    bool kept = spec->kept && !spec->needed;
     if (parts)
-        ignis__map_add(&w->text, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5,
-                       k, w->shared + 4, at, state);
-    if (place)
-        ignis__map_add(&w->text, "        { const i64 y%d = %s.i;\n", k, state);
+        ignis__map_add(t, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5, k,
+                       w->shared + 4, at, state);
+    if (ignis__map_reductions[spec->reduction].place)
+        ignis__map_add(t, "        { const i64 y%d = %s.i;\n", k, state);
+    else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
+        ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else
-        ignis__map_add(&w->text, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
-                       w->spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+        ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
+    if (kept && ignis__map_kept_place(spec))
+        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = %s.i;\n", w->shared + 7, at, state);
+    else if (kept)
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     ignis__map_add_store(w, k, 1, true, at);
-    ignis__map_add(&w->text, "        }\n");
+    ignis__map_add(t, "        }\n");
 }
 
-/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. */
+/*  The state of a reduction: what there is beside the value v. */
+IGNIS__COLD static const char *ignis__map_state(const ignis__map_spec *spec)
+{
+    bool place = ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed);
+    return place ? "i64" : spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : NULL;
+}
+
+/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
+    v). */
 IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int reduction = spec->reduction, k;
-    bool place = ignis__map_reductions[reduction].place;
-    const char *none = strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer;
-    ignis__map_add(t, "struct S { %s v;%s };\nDI S none() { S s; s.v = %s;%s return s; }\n", w->type, place ? " i64 i;" : "", none,
-                   place ? " s.i = 0x7fffffffffffffffLL;" : "");
-    if (place) /* of equals the first; none is behind all */
+    const char *more = ignis__map_state(spec);
+    int k, reduction = spec->reduction + (ignis__map_kept_place(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
+    const char *fold = ignis__map_reductions[reduction].fold;
+    ignis__map_add(t, "struct S { %s v;", w->type);
+    if (more)
+        ignis__map_add(t, " %s i;", more);
+    ignis__map_add(t, " };\nDI S none() { S s; s.v = %s;%s return s; }\n",
+                   strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
+                   !more          ? ""
+                   : *more == 'W' ? " s.i = 0;"
+                                  : " s.i = 0x7fffffffffffffffLL;");
+    ignis__map_add(t, "DI S state(const %s v, const i64 at) { S s; s.v = v;%s return s; }\n", w->type,
+                   !more          ? ""
+                   : *more == 'W' ? " s.i = 1;"
+                                  : " s.i = at;");
+    if (more && *more == 'i') /* of equals the first; none is behind all */
         ignis__map_add(t,
                        "DI S fold(const S a, const S b) { return a.i == none().i ? b : b.i == none().i ? a : a.v == b.v || (a.v != a.v && "
-                       "b.v != b.v) ? "
-                       "(a.i < b.i ? a : b) : %s ? a : b; }\n",
-                       ignis__map_reductions[reduction].fold);
+                       "b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : b; }\n",
+                       fold);
+    else if (more)
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
+                       "(b.v == s.v ? b.i "
+                       ": b.i*exp(b.v - s.v));\n    return s;\n}\n",
+                       fold);
     else
-        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", ignis__map_reductions[reduction].fold);
+        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", fold);
     ignis__map_add(
         t,
-        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S other;\n"
-        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, other);\n    }\n"
-        "    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
-        "    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads / 32; i++) s = fold(s, shared[i]);\n"
-        "    return s;\n}\n",
-        place ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+        "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
+        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? fold(other, s) : fold(s, "
+        "other);\n    }\n    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) "
+        "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
+        "/ 32; i++) s = fold(s, shared[i]);\n    return s;\n}\n",
+        more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
     ignis__map_add(t,
                    "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
                    "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
@@ -12424,8 +12483,7 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int k, e, team = spec->team;
-    bool place = ignis__map_reductions[spec->reduction].place;
+    int k, team = spec->team;
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
     ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
@@ -12442,17 +12500,17 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
     ignis__map_add_packs(w, there, thread);
     for (k = 0; k < spec->outs; k++)
-        for (e = 0; e < spec->pack && (spec->reduced >> k & 1); e++)
-            ignis__map_add(t,
-                           place ? "            { S s; s.v = y%d[%d]; a%d = fold(a%d, (s.i = (i64)(first + u*%du)*%d + %d, s)); }\n"
-                                 : "            { S s; s.v = y%d[%d]; a%d = fold(a%d, s); }\n",
-                           k, e, k, k, team, spec->pack, e);
+        if (spec->reduced >> k & 1)
+            ignis__map_add(
+                t,
+                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = fold(a%d, state(y%d[e], (i64)(first + u*%du)*%d + e));\n",
+                spec->pack, k, k, k, team, spec->pack);
     ignis__map_add(t, "        }\n    }\n    }\n");
     if (!w->spreads && spec->pack > 1) {
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
-                ignis__map_add(t, "        { S s; s.v = y%d; %sa%d = fold(a%d, s); }\n", k, place ? "s.i = (i64)at; " : "", k, k);
+                ignis__map_add(t, "        a%d = fold(a%d, state(y%d, (i64)at));\n", k, k, k);
         ignis__map_add(t, "    }\n");
     }
     for (k = 0; k < spec->outs; k++) {
@@ -12471,7 +12529,6 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
     int k, n = spec->pack, x = spec->team, y = 256 / x;
-    bool place = ignis__map_reductions[spec->reduction].place;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
     ignis__map_add(t,
@@ -12492,12 +12549,9 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(
-                t,
-                place ? "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], (s.i = row + "
-                        "u*%du, s)); }\n"
-                      : "#pragma unroll\n            for (int e = 0; e < %d; e++) { S s; s.v = y%d[e]; a%d[e] = fold(a%d[e], s); }\n",
-                n, k, k, k, y);
+            ignis__map_add(t,
+                           "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = fold(a%d[e], state(y%d[e], row + u*%du));\n",
+                           n, k, k, k, y);
     ignis__map_add(t, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
@@ -12526,7 +12580,10 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
     memset(w, 0, sizeof *w);
     w->formula = formula;
     w->spec = spec;
-    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || formula->term[formula->result].type == 'w' ? "W" : "i64";
+    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP ||
+                      formula->term[formula->result].type == 'w'
+                  ? "W"
+                  : "i64";
     ignis__map_words(w);
     ok = ignis__map_add_function(w);
     if (spec->mode)
@@ -12636,12 +12693,14 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
 typedef struct ignis__map_run {
     ignis__formula *formula;
     ignis_shape shape;
-    const ignis_shape *input[IGNIS_MAX_INPUTS + 1]; /* null: a value */
-    ignis_dtype dtype[IGNIS_MAX_INPUTS + 1];
-    ignis__address address[IGNIS_MAX_INPUTS + 1];
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
+    ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
+    ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
     uint32_t used, needed; /* bits of inputs */
     uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    int kept;              /* see ignis__map_spec */
+    ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
     double factor; /* of a mean, or of the gradient that comes in */
@@ -12708,7 +12767,7 @@ static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spe
         for (i = 0; i < run->outs; i++)
             if (!(run->reduced >> i & 1))
                 bits |= run->to[i] & (ignis__address)(pack * ignis__dtypes[run->out[i]].size - 1);
-        for (i = 0; i <= count; i++)
+        for (i = 0; i <= count + 1; i++)
             if (spec->kind[i] == IGNIS__MAP_LINEAR || spec->kind[i] == IGNIS__MAP_ROW)
                 bits |= run->address[i] & (ignis__address)(pack * ignis__dtypes[run->dtype[i]].size - 1);
         if (!bits)
@@ -12717,12 +12776,21 @@ static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spe
     return pack;
 }
 
+/*  What the device divides by: a factor and a shift. */
+static void ignis__map_magic(uint64_t divisor, uint64_t *magic)
+{
+    magic[1] = 0;
+    while (((uint64_t)1 << magic[1]) < divisor)
+        magic[1]++;
+    magic[0] = (((uint64_t)1 << 32) * (((uint64_t)1 << magic[1]) - divisor)) / divisor + 1;
+}
+
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
 {
-    int64_t stride[IGNIS_MAX_INPUTS + 3][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
                                                                                blocks;
-    uint64_t words[IGNIS_MAX_INPUTS + IGNIS_MAX_INPUTS + 1 + 9 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 1) * IGNIS_MAX_DIMS], shared[7];
+    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 15 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS], shared[13];
     int count = run->formula->count, rank, widest = 1, linear = 0, i, d;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
     bool ok, one_row;
@@ -12734,19 +12802,19 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(&spec, 0, sizeof spec);
     memset(&w, 0, sizeof w);
     memset(stride, 0, sizeof stride);
-    for (i = 0; i <= count; i++)
+    for (i = 0; i <= count + 1; i++)
         if (run->used >> i & 1 && run->input[i])
             ignis__map_strides(&run->shape, run->input[i], stride[i]);
-    ignis__map_strides(&run->shape, &run->shape, stride[count + 1]);
+    ignis__map_strides(&run->shape, &run->shape, stride[count + 2]);
     if (run->reduced) {
-        ignis__map_strides(&run->shape, run->to_shape, stride[count + 2]);
+        ignis__map_strides(&run->shape, run->to_shape, stride[count + 3]);
         ignis__map_group(&run->shape, run->to_shape, &outer, &n, &inner);
     }
-    rank = ignis__map_collapse(&run->shape, count + 2 + (run->reduced != 0), stride, dim);
+    rank = ignis__map_collapse(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
     if (rank == 0) { /* a single element */
         rank = 1;
         dim[0] = 1;
-        for (i = 0; i <= count + 1; i++)
+        for (i = 0; i <= count + 2; i++)
             stride[i][0] = 1;
     }
     for (d = 0; d < rank; d++)
@@ -12757,6 +12825,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     spec.outs = (uint8_t)run->outs;
     spec.reduced = (uint16_t)run->reduced;
     spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
+    spec.kept = (uint8_t)run->kept;
     spec.mode = (uint8_t)(!run->reduced ? IGNIS__MAP_EACH : inner == 1 && n > 1 ? IGNIS__MAP_ROWS : IGNIS__MAP_COLUMNS);
     if (spec.mode == IGNIS__MAP_COLUMNS && n == 1) { /* nothing is folded: all are columns of one row */
         inner = outer * inner;
@@ -12771,7 +12840,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         if (!(run->reduced >> i & 1))
             widest = size > widest ? size : widest;
     }
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         bool one = true, same = true;
         int size = ignis__dtypes[run->dtype[i]].size;
         if (!run->input[i] || !(run->used >> i & 1)) {
@@ -12780,7 +12849,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         }
         for (d = 0; d < rank; d++) {
             one = one && stride[i][d] == 0;
-            same = same && stride[i][d] == stride[count + 1][d];
+            same = same && stride[i][d] == stride[count + 2][d];
         }
         spec.kind[i] = same ? IGNIS__MAP_LINEAR : one ? IGNIS__MAP_ONE : stride[i][rank - 1] ? IGNIS__MAP_ROW : IGNIS__MAP_COLUMN;
         spec.dtype[i] = (uint8_t)run->dtype[i];
@@ -12797,7 +12866,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
     spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
     full = numel / spec.pack;
-    if ((w.spreads && !spec.whole ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
+    if (((w.spreads && !spec.whole) || spec.kept ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
@@ -12807,7 +12876,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     if (spec.mode == IGNIS__MAP_ROWS) {
         int64_t packs = n / spec.pack;
         spec.team = packs <= 128 && outer > 1 ? 32 : 128;
-        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs, 1024));
+        parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
         shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
         parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
@@ -12839,6 +12908,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     }
     shared[2] = (uint64_t)parts;
     memcpy(&shared[6], &run->factor, sizeof shared[6]);
+    shared[7] = run->kept_to;
+    if (spec.needed && ignis__map_kept_place(&spec)) { /* the place of an element among those that are reduced, out of its index */
+        int64_t before, length, behind;
+        ignis__map_group(&run->shape, run->input[count + 1], &before, &length, &behind);
+        ignis__map_magic((uint64_t)behind, &shared[8]);
+        ignis__map_magic((uint64_t)length, &shared[10]);
+        shared[12] = (uint64_t)length;
+    }
     w.formula = run->formula;
     w.spec = &spec;
     ignis__map_words(&w);
@@ -12849,14 +12926,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     words[w.packs] = (uint64_t)full;
     words[w.packs + 1] = (uint64_t)(numel % spec.pack);
     for (d = 1; d < spec.rank; d++) {
-        uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1), shift = 0;
-        while (((uint64_t)1 << shift) < divisor)
-            shift++;
+        uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1);
         words[w.dims + 3 * d - 3] = divisor;
-        words[w.dims + 3 * d - 2] = (((uint64_t)1 << 32) * (((uint64_t)1 << shift) - divisor)) / divisor + 1;
-        words[w.dims + 3 * d - 1] = shift;
+        ignis__map_magic(divisor, &words[w.dims + 3 * d - 2]);
     }
-    for (i = 0; i <= count; i++) {
+    for (i = 0; i <= count + 1; i++) {
         if (spec.kind[i] == IGNIS__MAP_VALUE)
             memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
         else if (spec.kind[i] != IGNIS__MAP_UNUSED)
@@ -12891,9 +12965,9 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     bool found = false, ok;
     if (ignis__map_group(&run->shape, to_shape, &outer, &n, &inner))
         return ignis__map_launch(work, run);
-    if (ignis__map_reductions[run->reduction].place) {
-        ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "%s is along all dimensions, or such that are neighbours",
-                    ignis__map_reductions[run->reduction].name);
+    if (ignis__map_reductions[run->reduction].place || (run->kept && run->kept != IGNIS_REDUCE_LOGSUMEXP)) {
+        ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "%s%s is along all dimensions, or such that are neighbours",
+                    run->kept ? "the gradient of " : "", ignis__map_reductions[run->reduction].name);
         return false;
     }
     for (d = shape.ndim - 1; d >= 0; d--) {
@@ -12910,7 +12984,10 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     memset(last.input, 0, sizeof last.input);
     last.shape = shape;
     last.input[0] = &shape;
-    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN ? IGNIS_I64 : IGNIS_F32;
+    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
+                            run->reduction != IGNIS_REDUCE_LOGSUMEXP
+                        ? IGNIS_I64
+                        : IGNIS_F32;
     for (d = 0; d < run->formula->count; d++)
         if (run->input[d] && run->dtype[d] == IGNIS_F64 && last.dtype[0] == IGNIS_F32)
             last.dtype[0] = IGNIS_F64;
@@ -12923,27 +13000,31 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     run->to_shape = &shape;
     run->out[0] = last.dtype[0];
     run->reduction = run->reduction == IGNIS_REDUCE_MEAN ? IGNIS_REDUCE_SUM : run->reduction;
+    run->kept = 0;
     ok = ignis__map_launch(work, run) && ignis__map_reduce(work, &last);
     ignis__memory_give(work->call, work->device, memory);
     return ok;
 }
 
-IGNIS__MAYBE_UNUSED static double ignis__nan(void)
+static double ignis__double_of(uint64_t bits)
 {
-    static const uint64_t bits = 0x7FF8000000000000u;
-    double nan_value;
-    memcpy(&nan_value, &bits, sizeof nan_value);
-    return nan_value;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
+
+static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  What a reduction of no elements gives; false, and reported, where that is nothing. */
 static bool ignis__map_reduce_none(const char *call, ignis_reducer reducer, double *value)
 {
-    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL) {
+    if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL && reducer != IGNIS_REDUCE_LOGSUMEXP) {
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements", ignis__map_reductions[reducer].name);
         return false;
     }
-    *value = reducer == IGNIS_REDUCE_MEAN ? ignis__nan() : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
+    *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
+             : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
+                                                 : reducer == IGNIS_REDUCE_PROD || reducer == IGNIS_REDUCE_ALL;
     return true;
 }
 
@@ -12951,7 +13032,7 @@ static bool ignis__map_reducer_valid(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _ARGMIN are 1 to %d", (int)reducer,
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reducer %d; IGNIS_REDUCE_SUM to _LOGSUMEXP are 1 to %d", (int)reducer,
                 (int)IGNIS_REDUCE_COUNT - 1);
     return false;
 }
@@ -15969,9 +16050,9 @@ static void ignis__tensors_close(const char *call)
 
 /*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS (1 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_INPUTS (2 + IGNIS_MAX_INPUTS)
 #define IGNIS__OP_MADE 160
-#define IGNIS__OP_SAVED IGNIS_MAX_INPUTS
+#define IGNIS__OP_SAVED (1 + IGNIS_MAX_INPUTS)
 
 typedef struct ignis__op {
     ignis__work work;
@@ -18216,9 +18297,10 @@ typedef struct ignis__map_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int saved[IGNIS_MAX_INPUTS];
-    ignis_shape given; /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
-    double factor;     /* of that gradient */
-    uint32_t same;     /* bits of inputs whose gradient it is */
+    ignis_shape given;    /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    double factor;        /* of that gradient */
+    int kept, kept_saved; /* of a reduction, and where it is saved */
+    uint32_t same;        /* bits of inputs whose gradient it is */
     double value[IGNIS_MAX_INPUTS];
     int count; /* of tensors */
     struct {
@@ -18319,8 +18401,15 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
             needed |= (uint32_t)1 << p->tensor[i].input;
     }
-    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, &needs);
+    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, p->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
     run.used = needs.used | (uint32_t)1 << count;
+    if (p->kept) {
+        run.kept = p->kept;
+        run.used |= (uint32_t)2 << count;
+        run.input[count + 1] = &p->given;
+        run.dtype[count + 1] = op.in[p->kept_saved]->dtype;
+        run.address[count + 1] = ignis__op_read(&op, op.in[p->kept_saved]);
+    }
     run.needed = needed;
     fused = ignis__map_spread_alike(p, needed);
     for (i = 0; i < count && op.ok; i++) { /* the results in the order of the formula's inputs */
@@ -18371,9 +18460,7 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
-    ignis__map_needs needs;
     int at[IGNIS_MAX_INPUTS], i;
-    uint32_t needed = 0;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->tensor[i].id;
     if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
@@ -18385,8 +18472,6 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
     for (i = 0; i < rule->count; i++) {
         run->input[at[i]] = &op->in[i]->shape;
         run->dtype[at[i]] = op->in[i]->dtype;
-        if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
-            needed |= (uint32_t)1 << at[i];
     }
     op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
     for (i = 0; i < rule->count && op->ok; i++)
@@ -18399,18 +18484,38 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
     memset(rule->saved, 0, sizeof rule->saved);
     rule->given = run->shape;
     rule->factor = 1;
-    op->ok = needed == 0 || ignis__map_needs_get(call, run->formula, needed, &needs);
-    rule->same = op->ok && needed ? needs.same : 0;
-    for (i = 0; i < rule->count && op->ok; i++) {
+    rule->kept = 0;
+    for (i = 0; i < rule->count; i++) {
         rule->tensor[i].input = at[i];
         rule->tensor[i].dtype = op->in[i]->dtype;
         rule->tensor[i].shape = op->in[i]->shape;
-        if (needed && (needs.used >> at[i] & 1)) {
-            rule->saved[at[i]] = 1 + op->saved_count;
-            ignis__op_save(op, op->in[i]);
-        }
     }
     return true;
+}
+
+static const char ignis__map_name_of_each[] = "map";
+
+/*  Ends an operation: saves what the gradients are computed from, and records it. */
+static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+{
+    ignis__map_needs needs;
+    uint32_t needed = 0;
+    int i;
+    if (op->ok && op->records) {
+        for (i = 0; i < rule->count; i++)
+            if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
+                needed |= (uint32_t)1 << rule->tensor[i].input;
+        memset(&needs, 0, sizeof needs);
+        op->ok = needed == 0 || ignis__map_needs_get(op->work.call, rule->formula, needed, rule->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
+        rule->same = name == ignis__map_name_of_each ? needs.same : 0;
+        for (i = 0; i < rule->count && op->ok; i++)
+            if (needs.used >> rule->tensor[i].input & 1) {
+                rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
+                ignis__op_save(op, op->in[i]);
+            }
+    }
+    return ignis__op_end_recorded(op, out, name, ignis__map_backward, rule,
+                                  offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
 }
 
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
@@ -18427,8 +18532,7 @@ IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
     run.outs = 1;
     run.to[0] = ignis__op_write(&op, out);
     op.ok = op.ok && ignis__map_launch(&op.work, &run);
-    return ignis__op_end_recorded(&op, out, "map", ignis__map_backward, &rule,
-                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+    return ignis__map_end(&op, out, ignis__map_name_of_each, &rule);
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -18466,7 +18570,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     ignis_shape kept, shape;
     ignis__map_rule rule;
     ignis__map_run run;
-    ignis__array *out = NULL;
+    ignis__array *out = NULL, *aside;
     ignis_dtype dtype;
     ignis__op op;
     int64_t numel;
@@ -18476,16 +18580,18 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         return ignis__no_tensor();
     if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
         return ignis__no_tensor();
-    if (op.ok && op.records && reducer != IGNIS_REDUCE_SUM && reducer != IGNIS_REDUCE_MEAN && reducer < IGNIS_REDUCE_ANY)
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "%s has no gradient, and an input requires one; ignis_detach makes one that does not",
-                       ignis__map_reductions[reducer].name);
+    if (op.ok && op.records && reducer == IGNIS_REDUCE_PROD)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                       "prod has no gradient, and an input requires one; ignis_detach makes one that does not");
     if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
         type = run.formula->term[run.formula->result].type;
         dtype = ignis__map_dtype(&run);
-        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL                        ? IGNIS_U8
-                : reducer >= IGNIS_REDUCE_ARGMAX || (type == 'b' && reducer != IGNIS_REDUCE_MEAN) ? IGNIS_I64
-                : type != 'w' && reducer == IGNIS_REDUCE_MEAN                                     ? IGNIS_F32
-                                                                                                  : dtype;
+        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
+                : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
+                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
+                    ? IGNIS_I64
+                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || reducer == IGNIS_REDUCE_LOGSUMEXP) ? IGNIS_F32
+                                                                                                     : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.outs = 1;
@@ -18497,7 +18603,14 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
             run.factor = (double)ignis__shape_product(&kept, 0, kept.ndim) / (double)numel;
         rule.given = kept;
         rule.factor = run.factor;
-        rule.same = 0;
+        if (op.records && ignis__dtype_is_float(dtype) &&
+            (reducer == IGNIS_REDUCE_MAX || reducer == IGNIS_REDUCE_MIN || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
+            aside = ignis__op_new(&op, &kept, reducer != IGNIS_REDUCE_LOGSUMEXP ? IGNIS_I64 : ignis__wide_dtype(dtype));
+            run.kept = rule.kept = (int)reducer;
+            run.kept_to = ignis__op_write(&op, aside);
+            rule.kept_saved = 1 + op.saved_count;
+            ignis__op_save(&op, aside);
+        }
         if (op.ok && numel == 0 && out->numel > 0) {
             op.ok = ignis__map_reduce_none(call, reducer, &none);
             ignis__op_fill(&op, out, none);
@@ -18506,8 +18619,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
             op.ok = op.ok && ignis__map_reduce(&op.work, &run);
         }
     }
-    return ignis__op_end_recorded(&op, out, ignis__map_reductions[reducer].name, ignis__map_backward, &rule,
-                                  offsetof(ignis__map_rule, tensor) + (size_t)rule.count * sizeof rule.tensor[0]);
+    return ignis__map_end(&op, out, ignis__map_reductions[reducer].name, &rule);
 }
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
