@@ -3,6 +3,7 @@
 
     Each formula of the table is compared with the same expression in C, in double; its gradients in f64 with finite differences, and in bf16
     with those of f64. */
+#include "fault.h"
 #include "tensor.h"
 
 #include <math.h>
@@ -1024,6 +1025,68 @@ TEST(saves_what_it_needs)
     CHECK_STATUS(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
     CHECK_OK(ignis_scope_end(scope));
 }
+
+/* --- memory and failures ------------------------------------------------------------------------------------------------------ */
+
+/*  Formulas with so many blanks before them: read and written anew, although their images are in the cache. */
+static ignis_tensor everything(int blanks, ignis_tensor x, ignis_tensor row)
+{
+    static const ignis_reduce_desc apart = {{0, 2}, 2, true}, last = {{-1}, 1, true};
+    char text[3][2100];
+    ignis_tensor y, z;
+    snprintf(text[0], sizeof text[0], "%*ssilu(x)*row + row", blanks, "");
+    snprintf(text[1], sizeof text[1], "%*sy*y", blanks, "");
+    snprintf(text[2], sizeof text[2], "%*sx*z", blanks, "");
+    y = ignis_map(text[0], IGNIS_INPUTS(x, row));
+    y = ignis_map_reduce(IGNIS_REDUCE_SUM, text[1], IGNIS_INPUTS(y), &apart);
+    z = ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, text[2], IGNIS_INPUTS(x, IGNIS_NAMED(z, y)), &last);
+    z = ignis_map_reduce(IGNIS_REDUCE_MAX, text[1], IGNIS_INPUTS(IGNIS_NAMED(y, z)), &last);
+    return ignis_map_mean(text[2], IGNIS_INPUTS(x, z));
+}
+
+/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean failure each time,
+    nothing stays behind, and the next time all is well. */
+static void sweep(const char *prefix)
+{
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor x, row, result;
+    ignis_scope scope;
+    ignis_status status = IGNIS_OK;
+    int64_t before;
+    int at, failures = 0;
+    bool reached = true;
+    SETUP(&desc);
+    x = tensor_noise(IGNIS_SHAPE(3, 4, 8), IGNIS_F32, 1, true);
+    row = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(everything(0, x, row), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    before = memory().live_bytes;
+    for (at = 1; at < 2000 && reached; at++) {
+        scope = ignis_scope_begin();
+        fault_plan(prefix, at, 2, &counter, false);
+        result = everything(at, x, row);
+        status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
+        reached = fault_over(&counter);
+        if (status != IGNIS_OK)
+            failures++;
+        else
+            CHECK_OK(ignis_status_last());
+        ignis_status_clear();
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_tape_clear());
+        CHECK_INT(memory().live_bytes, before);
+    }
+    CHECK_INT(status, IGNIS_OK);
+    CHECK(prefix ? failures == at - 2 : failures > 20); /* the host can do without some of its allocations */
+    let_go(x), let_go(row);
+}
+
+TEST(each_launch_fails_once) { sweep("cuLaunchKernel"); }
+TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
+TEST(each_load_fails_once) { sweep("cuModule"); }
+TEST(each_host_allocation_fails_once) { sweep(NULL); }
 
 /* --- threads ---------------------------------------------------------------------------------------------------------------- */
 
