@@ -1088,6 +1088,46 @@ TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
 TEST(each_load_fails_once) { sweep("cuModule"); }
 TEST(each_host_allocation_fails_once) { sweep(NULL); }
 
+/* --- graphs ------------------------------------------------------------------------------------------------------------------ */
+
+/*  A captured formula with its sum in parts, its gradient and a value; what follows the capture takes other memory than the graph's. */
+TEST(in_a_graph)
+{
+    ignis_tensor x, row, loss = {0}, other;
+    ignis_graph graph;
+    double got[64];
+    int round;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(4000, 64), IGNIS_F32, 3, false);
+    row = tensor_noise(IGNIS_SHAPE(64), IGNIS_F32, 4, true);
+    for (round = 0; round < 2; round++) { /* the first one compiles */
+        ignis_scope scope = ignis_scope_begin();
+        if (round == 1)
+            CHECK_OK(ignis_graph_begin());
+        CHECK_OK(ignis_zero_grad(row));
+        loss = ignis_map_sum("k*x*row", IGNIS_INPUTS(x, row, IGNIS_VALUE(k, 0.5)));
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        loss = ignis_scope_return(scope, loss);
+        if (round == 0)
+            CHECK_OK(ignis_tensor_release(loss));
+    }
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    for (round = 0; round < 3; round++) {
+        CHECK_OK(ignis_array_fill(ignis_tensor_data(x), round + 1));
+        CHECK_OK(ignis_array_fill(ignis_tensor_data(row), 2));
+        other = ignis_map_sum("x + 7", IGNIS_INPUTS(x));
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK(is_near(ignis_item(loss), 0.5 * (round + 1) * 2 * 4000 * 64, 1e-6));
+        CHECK(is_near(ignis_item(other), (round + 8) * 4000.0 * 64, 1e-6));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(row), got, IGNIS_F64, 64));
+        CHECK(got[0] == 0.5 * (round + 1) * 4000 && got[63] == got[0]);
+        let_go(other);
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(loss), let_go(x), let_go(row);
+}
+
 /* --- threads ---------------------------------------------------------------------------------------------------------------- */
 
 static void *map_in_thread(void *index)
