@@ -959,6 +959,39 @@ TEST(topk_of_equal_elements)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/* --- masks ------------------------------------------------------------------------------------------------------------------------ */
+
+/*  Comparisons and masked fills are formulas: a mask of u8, spread over a tensor of any floating type, that stops the gradient. */
+TEST(masks_are_formulas)
+{
+    int d;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_counting(IGNIS_SHAPE(3, 5), all_dtypes[d], 1, true),
+                     row = tensor_counting(IGNIS_SHAPE(5), all_dtypes[d], 2, false);
+        ignis_tensor mask = ignis_map("row > 5", IGNIS_INPUTS(row)), y;
+        double *got, *grad;
+        int i;
+        CHECK_OK(ignis_status_last());
+        CHECK_INT(tensor_info(mask).dtype, IGNIS_U8);
+        y = ignis_map("mask ? fill : x", IGNIS_INPUTS(mask, x, IGNIS_VALUE(fill, -8)));
+        CHECK_INT(tensor_info(y).dtype, all_dtypes[d]);
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(ignis_detach(x))));
+        got = tensor_values(y);
+        grad = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < 15; i++) {
+            bool filled = 2 * (i % 5 + 1) > 5;
+            CHECK_NUMBER(value_at(mask, i % 5), filled);
+            CHECK_NUMBER(got[i], filled ? -8 : i + 1);
+            CHECK_NUMBER(grad[i], filled ? 0 : i + 1);
+        }
+        free(got);
+        free(grad);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
 /* --- what all operations here have in common ---------------------------------------------------------------------------- */
 
 /*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host. */
