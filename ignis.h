@@ -224,6 +224,7 @@
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
+                        index(dim): where the element is in that dimension of the result; -1 is the last one
             constants   pi e inf nan
 
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
@@ -11211,6 +11212,7 @@ typedef struct ignis__map_function {
 enum {
     IGNIS__MAP_INPUT,
     IGNIS__MAP_NUMBER,
+    IGNIS__MAP_INDEX,
     IGNIS__MAP_SELECT,
     IGNIS__MAP_POWER,
     IGNIS__MAP_WIDE,
@@ -11223,6 +11225,7 @@ enum {
 static const ignis__map_function ignis__map_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
     {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
@@ -11299,12 +11302,13 @@ static const struct {
 #define IGNIS__MAP_TOKENS 1000
 #define IGNIS__MAP_DEPTH 60
 #define IGNIS__MAP_LENGTH 16384
+#define IGNIS__MAP_INDICES 8
 
 typedef struct ignis__map_term {
     short function, arg[3];
     char type;        /* w, i or b */
     short length;     /* of text */
-    int64_t number;   /* an input's index; an integer; the exponent of a power */
+    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index */
     const char *text; /* of a number of type w; null: it is `number` */
 } ignis__map_term;
 
@@ -11527,12 +11531,37 @@ static int ignis__map_body(ignis__map_reader *r, const ignis__map_function *f, c
     return result;
 }
 
+/*  index(d), of which d is a number in the text. */
+static int ignis__map_index(ignis__map_reader *r, size_t start)
+{
+    ignis__map_term term;
+    int at, count = 0, dim;
+    ignis__map_next(r);
+    dim = ignis__map_expression(r);
+    ignis__map_want(r, ")");
+    memset(&term, 0, sizeof term);
+    term.function = IGNIS__MAP_INDEX;
+    term.type = 'i';
+    term.number = r->term[dim].number;
+    if (*r->fault)
+        return 0;
+    if (r->term[dim].function != IGNIS__MAP_NUMBER || r->term[dim].type != 'i' || term.number < -IGNIS_MAX_DIMS ||
+        term.number >= IGNIS_MAX_DIMS)
+        return ignis__map_fault(r, start, "index takes the number of a dimension, -%d to %d", IGNIS_MAX_DIMS, IGNIS_MAX_DIMS - 1);
+    at = ignis__map_term_of(r, &term);
+    for (dim = 0; dim < r->term_count; dim++)
+        count += r->term[dim].function == IGNIS__MAP_INDEX;
+    return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
+}
+
 /*  A function's call, behind its name, which begins at `start`. */
 static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 {
     const char *name = r->text + start;
     int function, count = 0, args[3] = {0, 0, 0};
     const ignis__map_function *f = NULL;
+    if (length == 5 && strncmp(name, "index", length) == 0)
+        return ignis__map_index(r, start);
     for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
         f = &ignis__map_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
@@ -11930,6 +11959,8 @@ IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
     lines->used[at] = 1;
     if (term->function == IGNIS__MAP_INPUT)
         ignis__map_add(&lines->text, "x%d", (int)term->number);
+    else if (term->function == IGNIS__MAP_INDEX)
+        ignis__map_add(&lines->text, "i%d", at);
     else if (term->function != IGNIS__MAP_NUMBER)
         ignis__map_add(&lines->text, "n%d", at);
     else if (term->type == 'i')
@@ -12059,7 +12090,7 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         const ignis__map_term *term = &formula->term[at];
         const ignis__map_function *f = &ignis__map_functions[term->function];
         bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
-        if (!lines->used[at] || term->function == IGNIS__MAP_INPUT || term->function == IGNIS__MAP_NUMBER)
+        if (!lines->used[at] || term->function <= IGNIS__MAP_INDEX)
             continue;
         ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
         ignis__map_add_row(lines, integers ? f->integer : f->value, at);
@@ -12144,11 +12175,28 @@ typedef struct ignis__map_writer {
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
     int packs;                                                      /* how many whole packs there are, and elements behind the last */
     int dims;                                                       /* size and magic numbers of each dimension but the first */
-    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, the parts' memory; the factor; what is kept */
+    int shared;  /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
+    int indices; /* of each index(d), and of the place that is kept: its magic numbers */
     int words;
     bool spreads;     /* some inputs are rows or columns */
     const char *type; /* of f's results */
 } ignis__map_writer;
+
+/*  Whether that is the place of an element. */
+static bool ignis__map_kept_place(const ignis__map_spec *spec) { return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN; }
+
+/*  How many index(d) a formula has; their terms. */
+static int ignis__map_indices(const ignis__formula *formula, int *terms)
+{
+    int at, count = 0;
+    for (at = 0; at < formula->term_count; at++)
+        if (formula->term[at].function == IGNIS__MAP_INDEX) {
+            if (terms)
+                terms[count] = at;
+            count++;
+        }
+    return count;
+}
 
 static void ignis__map_words(ignis__map_writer *w)
 {
@@ -12167,11 +12215,9 @@ static void ignis__map_words(ignis__map_writer *w)
         at += spec->kind[i] >= IGNIS__MAP_ROW ? spec->rank : 0;
     }
     w->shared = at;
-    w->words = at + (spec->mode || spec->needed ? 13 : 0);
+    w->indices = at += spec->mode || spec->needed ? 8 : 0;
+    w->words = at + 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
 }
-
-/*  Whether that is the place of an element. */
-static bool ignis__map_kept_place(const ignis__map_spec *spec) { return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN; }
 
 static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
 
@@ -12203,7 +12249,7 @@ IGNIS__COLD static void ignis__map_add_place(ignis__map_writer *w, int input, in
 IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
 {
     const ignis__map_spec *spec = w->spec;
-    int i, count = w->formula->count;
+    int i, count = w->formula->count, indices = ignis__map_indices(w->formula, NULL);
     ignis__map_add(&w->text, "f(");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] == IGNIS__MAP_UNUSED)
@@ -12216,8 +12262,9 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
             ignis__map_add(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
         ignis__map_add(&w->text, i == count ? "*factor, " : ", ");
     }
-    if (ignis__map_kept_place(spec) && spec->needed)
-        ignis__map_add(&w->text, one ? "place(p, (u32)at), " : "place(p, at*%du + e), ", spec->pack);
+    for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
+        ignis__map_add(&w->text, one ? "place(p.w + %d, (u32)at), " : "place(p.w + %d, at*%du + e), ", w->indices + 5 * i, spec->pack);
+    }
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
@@ -12244,22 +12291,19 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
     const ignis__formula *formula = w->formula;
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int i, k = 0, count = formula->count;
+    int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
     ignis__map_lines lines;
     bool ok = ignis__map_lines_write(&lines, formula, spec->needed, !spec->needed || spec->kept == IGNIS_REDUCE_LOGSUMEXP);
     ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                    spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
-    if (ignis__map_kept_place(spec) && spec->needed)
-        ignis__map_add(t,
-                       "DI i64 place(const P &p, const u32 at)\n{\n    const u32 row = quotient(at, p.w[%d], p.w[%d]);\n"
-                       "    return row - quotient(row, p.w[%d], p.w[%d])*(u32)p.w[%d];\n}\n",
-                       w->shared + 8, w->shared + 9, w->shared + 10, w->shared + 11, w->shared + 12);
     ignis__map_add(t, "DI void f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] != IGNIS__MAP_UNUSED)
             ignis__map_add(t, "const %s x%d, ", ignis__map_type(spec->dtype[i]), i);
+    for (i = 0; i < indices; i++)
+        ignis__map_add(t, "const int i%d, ", terms[i]);
     if (ignis__map_kept_place(spec) && spec->needed)
-        ignis__map_add(t, "const i64 place, ");
+        ignis__map_add(t, "const i64 at, ");
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
@@ -12269,7 +12313,7 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         if (!spec->kept)
             ignis__map_add(t, "    const W g = x%d;\n", count);
         else if (ignis__map_kept_place(spec))
-            ignis__map_add(t, "    const W g = place == x%d ? x%d : (W)0;\n", count + 1, count);
+            ignis__map_add(t, "    const W g = at == x%d ? x%d : (W)0;\n", count + 1, count);
         else
             ignis__map_add(t, "    const W g = x%d*exp(%s - x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
     }
@@ -12777,7 +12821,7 @@ static int ignis__map_pack(const ignis__map_run *run, const ignis__map_spec *spe
 }
 
 /*  What the device divides by: a factor and a shift. */
-static void ignis__map_magic(uint64_t divisor, uint64_t *magic)
+static void ignis__map_divisor(uint64_t divisor, uint64_t *magic)
 {
     magic[1] = 0;
     while (((uint64_t)1 << magic[1]) < divisor)
@@ -12785,13 +12829,24 @@ static void ignis__map_magic(uint64_t divisor, uint64_t *magic)
     magic[0] = (((uint64_t)1 << 32) * (((uint64_t)1 << magic[1]) - divisor)) / divisor + 1;
 }
 
+/*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
+static void ignis__map_magic(uint64_t inner, uint64_t n, uint64_t *magic)
+{
+    ignis__map_divisor(inner, magic);
+    ignis__map_divisor(n, magic + 2);
+    magic[4] = n;
+}
+
 /*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
 static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run)
 {
     int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
                                                                                blocks;
-    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 15 + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS], shared[13];
-    int count = run->formula->count, rank, widest = 1, linear = 0, i, d;
+    uint64_t
+        words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
+        shared[8];
+    int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
+                                   linear = 0, i, d, k;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
     bool ok, one_row;
     const ignis__map_kernel *kernel;
@@ -12799,6 +12854,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     ignis__map_writer w;
     ignis__map_spec spec;
     void *params[1];
+    for (i = 0; i < indices; i++) {
+        d = (int)run->formula->term[terms[i]].number;
+        if (d < -run->shape.ndim || d >= run->shape.ndim) {
+            ignis__fail(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
+                        ignis__shape_write(&run->shape).text);
+            return false;
+        }
+    }
     memset(&spec, 0, sizeof spec);
     memset(&w, 0, sizeof w);
     memset(stride, 0, sizeof stride);
@@ -12866,7 +12929,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     spec.whole = !w.spreads || dim[rank - 1] % spec.pack == 0;
     spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
     full = numel / spec.pack;
-    if (((w.spreads && !spec.whole) || spec.kept ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
+    if (((w.spreads && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 || n > INT32_MAX - 4096) {
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
@@ -12909,18 +12972,22 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     shared[2] = (uint64_t)parts;
     memcpy(&shared[6], &run->factor, sizeof shared[6]);
     shared[7] = run->kept_to;
-    if (spec.needed && ignis__map_kept_place(&spec)) { /* the place of an element among those that are reduced, out of its index */
-        int64_t before, length, behind;
-        ignis__map_group(&run->shape, run->input[count + 1], &before, &length, &behind);
-        ignis__map_magic((uint64_t)behind, &shared[8]);
-        ignis__map_magic((uint64_t)length, &shared[10]);
-        shared[12] = (uint64_t)length;
-    }
     w.formula = run->formula;
     w.spec = &spec;
     ignis__map_words(&w);
     if (spec.mode || spec.needed)
         memcpy(words + w.shared, shared, sizeof shared);
+    for (i = 0; i < indices; i++) {
+        d = (int)run->formula->term[terms[i]].number;
+        d += d < 0 ? run->shape.ndim : 0;
+        for (inner = 1, k = d + 1; k < run->shape.ndim; k++)
+            inner *= run->shape.dim[k];
+        ignis__map_magic((uint64_t)inner, (uint64_t)run->shape.dim[d], &words[w.indices + 5 * i]);
+    }
+    if (spec.needed && ignis__map_kept_place(&spec)) {
+        ignis__map_group(&run->shape, run->input[count + 1], &outer, &n, &inner);
+        ignis__map_magic((uint64_t)inner, (uint64_t)n, &words[w.indices + 5 * indices]);
+    }
     for (i = 0; i < run->outs; i++)
         words[i] = run->to[i];
     words[w.packs] = (uint64_t)full;
@@ -12928,7 +12995,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     for (d = 1; d < spec.rank; d++) {
         uint64_t divisor = (uint64_t)dim[d] / (uint64_t)(spec.whole && d == rank - 1 ? spec.pack : 1);
         words[w.dims + 3 * d - 3] = divisor;
-        ignis__map_magic(divisor, &words[w.dims + 3 * d - 2]);
+        ignis__map_divisor(divisor, &words[w.dims + 3 * d - 2]);
     }
     for (i = 0; i <= count + 1; i++) {
         if (spec.kind[i] == IGNIS__MAP_VALUE)

@@ -118,6 +118,13 @@ DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 /*  n / d for n < 2^31, by what the host has worked out for d (Granlund and Montgomery, PLDI 1994). */
 DI u32 quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }
 
+/*  Where the element n is in a dimension, out of magic numbers for what is behind it and for its size, and the size. */
+DI int place(const u64 *w, u32 n)
+{
+    const u32 row = quotient(n, w[0], w[1]);
+    return (int)(row - quotient(row, w[2], w[3]) * (u32)w[4]);
+}
+
 DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 /*  x to the power of a number that the compiler knows. */

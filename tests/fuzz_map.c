@@ -128,6 +128,7 @@ static const char *const seeds[] = {
     "clamp(gelu(a), -1, lerp(a, b, k)) + atan2(a, b) + (mask*3 - 2)/mask",
     "((((a + 1)*b + 2)*a + 3)*b + 4)*a;",
     "isnan(a) || isinf(b) ? inf : pi*e + nan",
+    "index(0) >= index(-1) ? a : -b*index(1)",
 };
 
 /*  What mutations put in. */
@@ -199,6 +200,10 @@ static const char *const words[] = {
     "------------------------",
     "!!!!!!!!",
     "a ? a : ",
+    "index(",
+    "index(0)",
+    "index(-1)",
+    "index(1)",
     "a*a*a*a*a*a*a*a*",
     "for(;;)",
     "asm",

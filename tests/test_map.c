@@ -1088,6 +1088,50 @@ TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
 TEST(each_load_fails_once) { sweep("cuModule"); }
 TEST(each_host_allocation_fails_once) { sweep(NULL); }
 
+/* --- index -------------------------------------------------------------------------------------------------------------------- */
+
+TEST(index_of_elements)
+{
+    static const ignis_shape shapes[] = {{3, {3, 5, 8}}, {3, {3, 5, 7}}, {3, {1, 4, 1}}, {1, {37}}};
+    double got[120], ones[120];
+    int n;
+    int64_t i;
+    SETUP(NULL);
+    for (n = 0; n < COUNT_OF(shapes); n++) {
+        ignis_shape shape = shapes[n];
+        int64_t numel = shape_numel(shape), last = shape.dim[shape.ndim - 1], rows = shape.ndim > 1 ? shape.dim[1] : 1;
+        const char *text = shape.ndim == 1 ? "index(0)*10 + index(-1) + 0*x*row" : "index(0)*10000 + index(1)*100 + index(-1) + 0*x*row";
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_counting(shape, IGNIS_F32, 0, true), row = tensor_counting(IGNIS_SHAPE(last), IGNIS_F32, 0, true), y;
+        y = ignis_map(text, IGNIS_INPUTS(x, row));
+        CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, numel));
+        for (i = 0; i < numel; i++)
+            CHECK(got[i] == (double)(shape.ndim == 1 ? 11 * i : i / last / rows * 10000 + i / last % rows * 100 + i % last));
+        /* in a sum over rows, in its gradients, and in their sums: the weights are the columns */
+        y = ignis_map_sum("(index(-1) + 1)*(x + 1)*(row + 1)", IGNIS_INPUTS(x, row));
+        CHECK(ignis_item(y) == (double)(numel * (last + 1) / 2));
+        CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), got, IGNIS_F64, numel));
+        CHECK_OK(ignis_array_to_host(ignis_tensor_grad(row), ones, IGNIS_F64, last));
+        for (i = 0; i < numel; i++)
+            CHECK(got[i] == (double)(i % last + 1) && ones[i % last] == (double)((i % last + 1) * (numel / last)));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    {
+        ignis_array square = make(IGNIS_SHAPE(9, 9), IGNIS_U8), other = make(IGNIS_SHAPE(9, 9), IGNIS_F64);
+        CHECK_OK(ignis_array_fill(other, 1));
+        CHECK_OK(ignis_array_map(square, "index(0) >= index(1) && other", IGNIS_ARRAYS(other))); /* a triangle */
+        CHECK_OK(ignis_array_to_host(square, got, IGNIS_F64, 81));
+        for (i = 0; i < 81; i++)
+            CHECK(got[i] == (i / 9 >= i % 9));
+        CHECK_STATUS(ignis_array_map(square, "index(2)*other", IGNIS_ARRAYS(other)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+        CHECK_STATUS(ignis_array_map(square, "index(other)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+        CHECK_MESSAGE_HAS("column 1 of 'index(other)': index takes the number of a dimension, -8 to 7");
+        CHECK_STATUS(ignis_array_map(square, "index(8)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+        drop(square), drop(other);
+    }
+}
+
 /* --- graphs ------------------------------------------------------------------------------------------------------------------ */
 
 /*  A captured formula with its sum in parts, its gradient and a value; what follows the capture takes other memory than the graph's. */
