@@ -26,7 +26,7 @@
         gemm_hopper.cu             457 lines   21112 bytes
         gemm_mma.cu                218 lines    9809 bytes
         hopper.cuh                 375 lines   22848 bytes
-        map.cuh                    163 lines    7099 bytes
+        map.cuh                    170 lines    7367 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    188 lines   11101 bytes
         norm.cuh                   173 lines    7450 bytes
@@ -7022,6 +7022,13 @@ static const char *const ignis__lines_map_cuh[] = {
     "/*  n / d for n < 2^31, by what the host has worked out for d (Granlund and Montgomery, PLDI 1994). */",
     "DI u32 quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }",
     "",
+    "/*  Where the element n is in a dimension, out of magic numbers for what is behind it and for its size, and the size. */",
+    "DI int place(const u64 *w, u32 n)",
+    "{",
+    "    const u32 row = quotient(n, w[0], w[1]);",
+    "    return (int)(row - quotient(row, w[2], w[3]) * (u32)w[4]);",
+    "}",
+    "",
     "DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }",
     "",
     "/*  x to the power of a number that the compiler knows. */",
@@ -10483,7 +10490,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
     {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
-    {"map.cuh", 0x58e73366fbd2801cULL, ignis__lines_map_cuh, 163},
+    {"map.cuh", 0x0712f24c355a3951ULL, ignis__lines_map_cuh, 170},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
