@@ -588,7 +588,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 39, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 44, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -794,6 +794,23 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
             ignis_array_fill(ignis_tensor_data(a), 1);
         break;
     case 37: ignis_array_free(ignis_tensor_data(a)); break; /* which is refused, and looks for who holds it */
+    case 38: tensor_put(random, ignis_map("a * b + k * a", IGNIS_INPUTS(a, b, IGNIS_VALUE(k, 0.5)))); break;
+    case 39: {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_backward(ignis_map_sum("tanh(a) * b", IGNIS_INPUTS(a, b)), IGNIS_NO_ARRAY);
+        CHECK_OK(ignis_scope_end(scope));
+        break;
+    }
+    case 40: tensor_put(random, ignis_flip(a, (const int[]){1}, 1)); break;
+    case 41: tensor_put(random, ignis_cumsum(a, 1)); break;
+    case 42: {
+        ignis_tensor order = {0}, sorted = ignis_sort(a, 1, false, &order);
+        if (sorted.id)
+            tensor_put(random, ignis_gather(b, 1, order));
+        ignis_tensor_release(order);
+        ignis_tensor_release(sorted);
+        break;
+    }
     default: ignis_tensor_release(a); break;
     }
     expect_documented_of_tensors(call);
