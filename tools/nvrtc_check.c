@@ -48,6 +48,43 @@ static const char user_kernel[] = "#include \"ignis.cuh\"\n"
                                   "    else ignis_store_streaming(out, ignis_load<4>(in));\n"
                                   "}\n";
 
+/*  What generated kernels of formulas use of map.cuh: every pack and type, and functions of its own. */
+static const char formula_kernel[] =
+    "#if MAP == 2\n"
+    "#define IGNIS_WIDE\n"
+    "#define W double\n"
+    "#else\n"
+    "#define W float\n"
+    "#endif\n"
+    "#if MAP == 1\n"
+    "#define IGNIS_HALF\n"
+    "#endif\n"
+    "#include \"map.cuh\"\n"
+    "#define TYPE(T, size, SET) extern \"C\" __global__ void map_##T(char *y, const char *x, const u64 *w) { \\\n"
+    "    const u32 at = blockIdx.x * blockDim.x + threadIdx.x, count = 8 / size; \\\n"
+    "    u32 p[2], o[2] = {}; \\\n"
+    "    ld8(p, x + at * 8); \\\n"
+    "    for (int e = 0; e < count; e++) { const W v = f((W)GET_##T(p, e) + (W)ONE_##T(x), w, at); SET } \\\n"
+    "    st8(y + at * 8, o); }\n"
+    "DI W f(W x, const u64 *w, u32 at)\n"
+    "{\n"
+    "    x = softplus(x) + sigmoid(x) + erf(x) + log1p(x) + power(x, 3) + sin(x) * cos(x) + tan(x);\n"
+    "    return x < infinity ? x + (W)(place(w, at) + modulo((i64)at, (i64)w[0])) : not_a_number;\n"
+    "}\n"
+    "TYPE(f16, 2, TWO_f16(o, e & 2, v, v);)\n"
+    "TYPE(bf16, 2, TWO_bf16(o, e & 2, v, v);)\n"
+    "TYPE(f32, 4, SET_f32(o, e, v);)\n"
+    "TYPE(f64, 8, SET_f64(o, e, v);)\n"
+    "TYPE(i32, 4, SET_i32(o, e, v);)\n"
+    "TYPE(i64, 8, SET_i64(o, e, v);)\n"
+    "TYPE(u8, 1, SET_u8(o, e, v);)\n"
+    "extern \"C\" __global__ void packs(char *y, const char *x)\n"
+    "{\n"
+    "    u32 p[4];\n"
+    "    ld16(p, x); st16(y, p); ld4(p, x + 16); st4(y + 16, p);\n"
+    "    ld2(p, x + 20); st2(y + 20, p); ld1(p, x + 22); st1(y + 22, p);\n"
+    "}\n";
+
 /*  What products of warpgroups make the compiler complain about. */
 static const char planted_kernel[] = "#include \"ignis.cuh\"\n"
                                      "#include \"hopper.cuh\"\n"
@@ -93,6 +130,7 @@ static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_
 static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const only_one[] = {"", NULL};
+static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
                                       "-DIGNIS_T=2 -DPLANTED=1",
                                       "-DIGNIS_T=2 -DPLANTED=2",
@@ -177,13 +215,14 @@ static const char *const collective[] = {"-DIGNIS_RANKS=2",
                                          NULL};
 
 static const struct {
-    int source; /* -1: user_kernel; -2: planted_kernel */
+    int source; /* -1: user_kernel; -2: planted_kernel; -3: formula_kernel */
     const char *const *variants;
     int first_arch, last_arch; /* 0: all */
     int spills;                /* bytes that a kernel may spill */
 } programs[] = {
     {-1, only_one, 0, 0, 0},
     {-2, planted, 90, 90, 0},
+    {-3, formula, 0, 0, 0},
     {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
@@ -295,7 +334,7 @@ static char *texts[IGNIS__SOURCE_COUNT];
 static const char *program_name(int program)
 {
     int source = programs[program].source;
-    return source == -1 ? "user.cu" : source == -2 ? "planted.cu" : ignis__sources[source].name;
+    return source == -1 ? "user.cu" : source == -2 ? "planted.cu" : source == -3 ? "formula.cu" : ignis__sources[source].name;
 }
 
 static int is_skipped(int program, const char *arch)
@@ -371,6 +410,7 @@ static void compile(job *j)
     if (nvrtc.CreateProgram(&program,
                             source == -1   ? user_kernel
                             : source == -2 ? planted_kernel
+                            : source == -3 ? formula_kernel
                                            : texts[source],
                             program_name(j->program), header_count, headers, header_names))
         abort();
