@@ -12442,13 +12442,13 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
         ignis__map_add(t, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5, k,
                        w->shared + 4, at, state);
     if (ignis__map_reductions[spec->reduction].place)
-        ignis__map_add(t, "        { const i64 y%d = %s.i;\n", k, state);
+        ignis__map_add(t, "        { const i64 y%d = place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else
         ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
     if (kept && ignis__map_kept_place(spec))
-        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = %s.i;\n", w->shared + 7, at, state);
+        ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = place_of(%s);\n", w->shared + 7, at, state);
     else if (kept)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     ignis__map_add_store(w, k, 1, true, at);
@@ -12459,7 +12459,7 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
 IGNIS__COLD static const char *ignis__map_state(const ignis__map_spec *spec)
 {
     bool place = ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed);
-    return place ? "i64" : spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : NULL;
+    return place ? "int" : spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
@@ -12478,24 +12478,29 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
                    strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
                    !more          ? ""
                    : *more == 'W' ? " s.i = 0;"
-                                  : " s.i = 0x7fffffffffffffffLL;");
-    ignis__map_add(t, "DI S state(const %s v, const i64 at) { S s; s.v = v;%s return s; }\n", w->type,
-                   !more          ? ""
-                   : *more == 'W' ? " s.i = 1;"
-                                  : " s.i = at;");
-    if (more && *more == 'i') /* of equals the first; none is behind all */
-        ignis__map_add(t,
-                       "DI S fold(const S a, const S b) { return a.i == none().i ? b : b.i == none().i ? a : a.v == b.v || (a.v != a.v && "
-                       "b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : b; }\n",
-                       fold);
+                                  : " s.i = 0x7fffffff;");
+    /* fold joins two states, next one and the next element of a thread, whose places go up */
+    if (more && *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+        ignis__map_add(
+            t,
+            "DI S fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
+            "b; }\nDI S next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && a.v == a.v;\n    a.v = is ? v : "
+            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; "
+            "}\n",
+            fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
     else if (more)
-        ignis__map_add(t,
-                       "DI S fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
-                       "(b.v == s.v ? b.i "
-                       ": b.i*exp(b.v - s.v));\n    return s;\n}\n",
-                       fold);
+        ignis__map_add(
+            t,
+            "DI S fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + "
+            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S next(S a, const W v, const u32 at)\n{\n    const W e = v == "
+            "a.v ? (W)1 : exp(-fabs(v - a.v));\n    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n    a.v = a.v > v || a.v != a.v ? a.v : v;\n  "
+            "  return a;\n}\n",
+            fold);
     else
-        ignis__map_add(t, "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n", fold);
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
+                       "DI S next(const S a, const %s v, const u32 at) { S b; b.v = v; return fold(a, b); }\n",
+                       fold, w->type);
     ignis__map_add(
         t,
         "DI S together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) {\n        S "
@@ -12545,16 +12550,14 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
     ignis__map_add_packs(w, there, thread);
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(
-                t,
-                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = fold(a%d, state(y%d[e], (i64)(first + u*%du)*%d + e));\n",
-                spec->pack, k, k, k, team, spec->pack);
+            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = next(a%d, y%d[e], (first + u*%du)*%d + e);\n",
+                           spec->pack, k, k, k, team, spec->pack);
     ignis__map_add(t, "        }\n    }\n    }\n");
     if (!w->spreads && spec->pack > 1) {
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
-                ignis__map_add(t, "        a%d = fold(a%d, state(y%d, (i64)at));\n", k, k, k);
+                ignis__map_add(t, "        a%d = next(a%d, y%d, (u32)at);\n", k, k, k);
         ignis__map_add(t, "    }\n");
     }
     for (k = 0; k < spec->outs; k++) {
@@ -12593,9 +12596,8 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__map_add(t,
-                           "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = fold(a%d[e], state(y%d[e], row + u*%du));\n",
-                           n, k, k, k, y);
+            ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = next(a%d[e], y%d[e], row + u*%du);\n", n,
+                           k, k, k, y);
     ignis__map_add(t, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))

@@ -140,7 +140,7 @@ DI W power(W x, i64 n)
 #define infinity ((W)__int_as_float(0x7f800000))
 #define not_a_number ((W)__int_as_float(0x7fc00000))
 
-#ifdef IGNIS_HALF /* relative errors below 2^-16; W is float */
+#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float */
 DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x * (1 - x * (0.5f - x * 0.33333333f)) : __logf(1 + x); }
 DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 {
@@ -148,8 +148,21 @@ DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
     const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * __expf(-x * x);
     return z < 0.25f ? x * (1.1283791671f - x * x * (0.3761263890f - x * x * 0.1128379167f)) : copysignf(1 - q, x);
 }
+DI float half_log(float x)
+{
+    const float d = x - 1;
+    return fabsf(d) < 0.0078125f ? d * (1 - d * (0.5f - d * 0.33333333f)) : __logf(x);
+}
+DI float half_tanh(float x) /* near 0 the series */
+{
+    const float s = x * x;
+    return fabsf(x) < 0.25f ? x * (1 - s * (0.33333333f - s * (0.13333333f - s * 0.053968254f)))
+                            : 1 - 2 * __fdividef(1.f, 1.f + __expf(2 * x));
+}
 DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define exp(x) __expf(x)
+#define log(x) half_log(x)
+#define tanh(x) half_tanh(x)
 #define log1p(x) half_log1p(x)
 #define erf(x) half_erf(x)
 #else
