@@ -26,7 +26,7 @@
         gemm_hopper.cu             457 lines   21112 bytes
         gemm_mma.cu                218 lines    9809 bytes
         hopper.cuh                 375 lines   22848 bytes
-        map.cuh                    170 lines    7367 bytes
+        map.cuh                    183 lines    7824 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    188 lines   11101 bytes
         norm.cuh                   173 lines    7450 bytes
@@ -7044,7 +7044,7 @@ static const char *const ignis__lines_map_cuh[] = {
     "#define infinity ((W)__int_as_float(0x7f800000))",
     "#define not_a_number ((W)__int_as_float(0x7fc00000))",
     "",
-    "#ifdef IGNIS_HALF /* relative errors below 2^-16; W is float */",
+    "#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float */",
     "DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x * (1 - x * (0.5f - x * 0.33333333f)) : __logf(1 + x); }",
     "DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */",
     "{",
@@ -7052,8 +7052,21 @@ static const char *const ignis__lines_map_cuh[] = {
     "    const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * __expf(-x * x);",
     "    return z < 0.25f ? x * (1.1283791671f - x * x * (0.3761263890f - x * x * 0.1128379167f)) : copysignf(1 - q, x);",
     "}",
+    "DI float half_log(float x)",
+    "{",
+    "    const float d = x - 1;",
+    "    return fabsf(d) < 0.0078125f ? d * (1 - d * (0.5f - d * 0.33333333f)) : __logf(x);",
+    "}",
+    "DI float half_tanh(float x) /* near 0 the series */",
+    "{",
+    "    const float s = x * x;",
+    "    return fabsf(x) < 0.25f ? x * (1 - s * (0.33333333f - s * (0.13333333f - s * 0.053968254f)))",
+    "                            : 1 - 2 * __fdividef(1.f, 1.f + __expf(2 * x));",
+    "}",
     "DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }",
     "#define exp(x) __expf(x)",
+    "#define log(x) half_log(x)",
+    "#define tanh(x) half_tanh(x)",
     "#define log1p(x) half_log1p(x)",
     "#define erf(x) half_erf(x)",
     "#else",
@@ -10490,7 +10503,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
     {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
-    {"map.cuh", 0x0712f24c355a3951ULL, ignis__lines_map_cuh, 170},
+    {"map.cuh", 0xb62b991214b11ccdULL, ignis__lines_map_cuh, 183},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
