@@ -259,6 +259,39 @@ TEST(kinks)
     }
 }
 
+/*  The short functions of 16-bit results: one rounding to f16, 2^-11, and their own error, below 2^-14. */
+TEST(short_functions)
+{
+    enum { MANY = 3000 };
+    static const struct {
+        const char *text;
+        double (*fn)(double);
+    } functions[] = {{"log(x)", log}, {"log1p(x)", log1p}, {"exp(x)", exp}, {"tanh(x)", tanh}, {"erf(x)", erf}, {"sigmoid(x)", sigmoid}};
+    static double values[MANY], got[MANY];
+    ignis_array x, y;
+    int f, i;
+    SETUP(NULL);
+    for (i = 0; i < MANY; i++) /* 0.001 to 9, and closely around 1 */
+        values[i] = i < 2000 ? 0.001 * pow(9000, i / 2000.0) : 1 + (i - 2500) / 2048.0;
+    x = make(IGNIS_SHAPE(MANY), IGNIS_F16);
+    y = make(IGNIS_SHAPE(MANY), IGNIS_F16);
+    CHECK_OK(ignis_array_from_host(x, values, IGNIS_F64, MANY));
+    CHECK_OK(ignis_array_to_host(x, values, IGNIS_F64, MANY));
+    for (f = 0; f < COUNT_OF(functions); f++) {
+        CHECK_OK(ignis_array_map(y, functions[f].text, IGNIS_ARRAYS(x)));
+        CHECK_OK(ignis_array_to_host(y, got, IGNIS_F64, MANY));
+        for (i = 0; i < MANY; i++) {
+            double expected = functions[f].fn(values[i]);
+            if (fabs(got[i] - expected) <= (1.0 / 2048 + 1.0 / 16384) * fabs(expected))
+                continue;
+            printf("%s of %.17g is %.17g, expected %.17g\n", functions[f].text, values[i], got[i], expected);
+            CHECK(!"exact enough");
+            break;
+        }
+    }
+    drop(x), drop(y);
+}
+
 /* --- broadcasting --------------------------------------------------------------------------------------------------- */
 
 enum { MAX_NUMEL = 4096 };
