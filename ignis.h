@@ -16997,7 +16997,7 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-    uint64_t missing; /* cuBLASLt was looked for and not found */
+    uint64_t missing, nvrtc_missing; /* cuBLASLt, or NVRTC for own kernels, was looked for and not found */
 } ignis__matmul = IGNIS__ZERO;
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
@@ -17250,22 +17250,27 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
     return product;
 }
 
-/*  Whether cuBLASLt can be had. That it cannot is found out once. */
-static bool ignis__lt_there(const char *call)
+/*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
+static bool ignis__library_there(const char *call, ignis_library which, uint64_t *missing, const char *then)
 {
     ignis__record before, failure;
     char why[2048];
     bool found;
-    if (ignis__atomic_load(&ignis__matmul.missing))
+    if (ignis__atomic_load(missing))
         return false;
-    if (ignis__atomic_load(&ignis__libraries[IGNIS_LIBRARY_CUBLASLT].loaded))
+    if (ignis__atomic_load(&ignis__libraries[which].loaded))
         return true;
     before = ignis__quiet_begin();
-    found = ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT);
+    found = ignis__library_load(call, which);
     ignis__quiet_end(&before, &failure, why, sizeof why);
-    if (!found && ignis__atomic_add(&ignis__matmul.missing, 1) == 0)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: Ignis' own kernels compute products. %s", call, why);
+    if (!found && ignis__atomic_add(missing, 1) == 1)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
     return found;
+}
+
+static bool ignis__lt_there(const char *call)
+{
+    return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, &ignis__matmul.missing, "Ignis' own kernels compute products");
 }
 
 /* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
@@ -17487,7 +17492,8 @@ static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product
            ignis__cuda.cuTensorMapEncodeTiled && tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
            product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % pack == 0 &&
-           (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch;
+           (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch &&
+           ignis__library_there(op->work.call, IGNIS_LIBRARY_NVRTC, &ignis__matmul.nvrtc_missing, "cuBLASLt computes products");
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
@@ -24278,6 +24284,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
     ignis__atomic_store(&ignis__matmul.missing, 0);
+    ignis__atomic_store(&ignis__matmul.nvrtc_missing, 0);
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)

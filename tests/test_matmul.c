@@ -707,15 +707,41 @@ TEST(matmul_across_devices_is_refused)
 TEST(a_missing_library)
 {
     ignis_desc desc = test_desc(NULL);
-    int told;
     desc.cublas_library = "missing/libcublasLt.so";
     desc.verbose = true;
     SETUP(&desc);
-    told = test_log_count(IGNIS_DIAG_NONE);
+    CHECK(!ignis__lt_there("test"));
+    CHECK(strstr(test_log_text(IGNIS_DIAG_NONE), "Ignis' own kernels compute products") != NULL);
     check_matmul(IGNIS_F32, all_sizes[5], 0, false, false);
     check_linear(IGNIS_F32, all_sizes[5], true);
     CHECK_INT(ignis_status_last(), IGNIS_OK);
-    CHECK(test_log_count(IGNIS_DIAG_NONE) > told);
+}
+
+/*  Without NVRTC there are no own kernels: cuBLASLt computes the products, too, that they would have taken. */
+TEST(own_kernels_without_a_compiler)
+{
+    static float ones[256 * 256];
+    static double values[256 * 256];
+    ignis_desc desc = test_desc(NULL);
+    ignis_tensor_desc bf16 = tensor_desc(IGNIS_BF16, false);
+    ignis_tensor x, y;
+    int i;
+    desc.nvrtc_library = "missing/libnvrtc.so";
+    desc.verbose = true;
+    SETUP(&desc);
+    if (!ignis__lt_there("test"))
+        SKIP("there is no cuBLASLt");
+    for (i = 0; i < COUNT_OF(ones); i++)
+        ones[i] = 1;
+    x = ignis_tensor_from_host(ones, IGNIS_SHAPE(256, 256), &bf16);
+    ignis__devices[0].info.multiprocessors = 2; /* two tiles are a round */
+    y = ignis_matmul(x, x);
+    if (ignis__devices[0].info.compute_major == 9)
+        CHECK(strstr(test_log_text(IGNIS_DIAG_NONE), "cuBLASLt computes products") != NULL);
+    CHECK_OK(ignis_tensor_to_host(y, values, IGNIS_F64, COUNT_OF(values)));
+    CHECK_NUMBER(values[0], 256);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    let_go(x), let_go(y);
 }
 
 /*  Where cuBLASLt alone is to compute them, products fail with what to do about it, and everything else works. */
