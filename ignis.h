@@ -8672,7 +8672,7 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         ignis__device *device = &ignis__devices[i];
         ignis__foreign_stream *foreign, **link;
         ignis__binding binding;
-        bool ok;
+        bool entered, mine, ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
@@ -8682,33 +8682,36 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         ignis__mutex_unlock(&device->lock);
         if (!foreign || !found)
             continue;
-        if (!ignis__device_enter(call, device, &binding))
+        entered = ignis__device_enter(call, device, &binding);
+        if (!entered && !ignis__atomic_load(&ignis__devices_fault))
             return ignis__failed(); /* nothing is forgotten, as nothing can be waited for */
         ignis__mutex_lock(&device->lock);
         for (link = &device->foreign; *link && *link != foreign; link = &(*link)->next)
             ;
-        found = *link != NULL; /* else another thread was faster */
-        if (found)
+        mine = *link != NULL; /* else another thread was faster */
+        if (mine)
             *link = foreign->next;
+        found = mine || !created;
         ignis__mutex_unlock(&device->lock);
-        if (!found) {
+        if (mine) {
+            ignis__atomic_add(&ignis__stream_forgets, 1);
+            ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+            ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
+            foreign->forgotten = true;
+            ignis__mutex_unlock(&foreign->lock);
+            ignis__foreign_drop(device, foreign);
+            if (!ok)
+                status = ignis__failed();
+            if (entered && !ok)
+                (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
+            ignis__storages_forget_stream(device, stream);
+            if (entered) {
+                (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays freed until then have made it wait for other streams */
+                ignis__memory_forget_stream(device, stream);
+            }
+        }
+        if (entered)
             ignis__device_leave(&binding);
-            continue;
-        }
-        ignis__atomic_add(&ignis__stream_forgets, 1);
-        ok = !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-        ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
-        foreign->forgotten = true;
-        ignis__mutex_unlock(&foreign->lock);
-        ignis__foreign_drop(device, foreign);
-        if (!ok) {
-            status = ignis__failed();
-            (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
-        }
-        ignis__storages_forget_stream(device, stream);
-        (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays that were freed until then have made it wait for other streams */
-        ignis__memory_forget_stream(device, stream);
-        ignis__device_leave(&binding);
     }
     *gone = found;
     if (found)
