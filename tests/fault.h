@@ -22,13 +22,14 @@ static struct {
     const char *prefix; /* of the functions that are to fail */
     int at, code, seen;
     bool all;
-    const char *until;  /* null: for ever */
-    const char *failed; /* the first function that was made to fail; null: none was */
+    const char *until;   /* null: for ever */
+    void (*drain)(void); /* called ahead of the first failure, where all later calls fail: a device that is lost runs nothing more */
+    const char *failed;  /* the first function that was made to fail; null: none was */
     struct {
         const char *name;
         int done, failed;
     } table[FAULT_NAMES];
-} fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, NULL, {{NULL, 0, 0}}};
+} fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, NULL, NULL, {{NULL, 0, 0}}};
 
 static inline int fault__find(const char *name)
 {
@@ -43,17 +44,21 @@ static inline int fault__find(const char *name)
 static inline int fault_take(const char *name)
 {
     int code = 0;
+    bool drains = false;
     pthread_mutex_lock(&fault.lock);
     if (fault.at && strncmp(name, fault.prefix, strlen(fault.prefix)) == 0) {
         fault.seen++;
         if (fault.seen == fault.at || (fault.all && fault.seen > fault.at)) {
             code = strncmp(name, "nvrtc", 5) == 0 ? 11 : fault.code; /* NVRTC_ERROR_INTERNAL_ERROR */
+            drains = !fault.failed && fault.all && fault.drain;
             if (!fault.failed)
                 fault.failed = name;
             fault.table[fault__find(name)].failed++;
         }
     }
     pthread_mutex_unlock(&fault.lock);
+    if (drains)
+        fault.drain();
     return code;
 }
 
