@@ -313,7 +313,7 @@
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
-        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no tensors, tape, operations, graphs and files. Compiles in
+        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs, files. Compiles in
                                    half the time, and makes a program 0.14 MB smaller
         #define IGNIS_ASSERT(c)    instead of assert
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
@@ -1274,6 +1274,8 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
 
+#ifndef IGNIS_NO_TENSORS
+
 /* >>map --------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
@@ -1334,6 +1336,8 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     Ownership: nothing to free.
     Threads: any; the calling thread's alone. */
 IGNIS_API ignis_array ignis_array_value(double value);
+
+#endif /* IGNIS_NO_TENSORS */
 
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
@@ -2609,25 +2613,24 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
 }
 
+/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle */
+#define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
+#define IGNIS_NO_ARRAY (ignis_array{0})
+#ifndef IGNIS_NO_TENSORS
 template <typename... ignis__arrays> static inline ignis_array_inputs ignis__make_array_inputs(const char *names, ignis__arrays... arrays)
 {
     static_assert(sizeof...(arrays) >= 1 && sizeof...(arrays) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
     return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
 }
 
-/*  IGNIS_SHAPE(4, 3) - a shape of 1 to IGNIS_MAX_DIMS dimensions; IGNIS_NO_ARRAY - no handle
-    IGNIS_ARRAYS(x, y) - arrays as the inputs of a formula, with their names */
-#define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
-#define IGNIS_NO_ARRAY (ignis_array{0})
-#define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
-#ifndef IGNIS_NO_TENSORS
 template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_... tensors)
 {
     static_assert(sizeof...(tensors) >= 1 && sizeof...(tensors) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
     return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
 }
 
-/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names */
+/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names; IGNIS_ARRAYS(x, y) - arrays */
+#define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
 #define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
 #endif
 #else
@@ -3949,6 +3952,14 @@ static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 #include <nvrtc.h>
 #if CUDA_VERSION < 12040
 #error "IGNIS_LINK_CUDA needs the headers of CUDA 12.4 or newer; without it Ignis loads older drivers at run time"
+#endif
+#ifdef cuEventElapsedTime /* newer headers call another version so, which older drivers lack */
+#undef cuEventElapsedTime
+#ifdef __cplusplus
+extern "C" CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
+#else
+CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
+#endif
 #endif
 
 /*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
@@ -11196,6 +11207,8 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
 }
 
+#ifndef IGNIS_NO_TENSORS
+
 /* ===============================================================================================================
    >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
    =============================================================================================================== */
@@ -13365,8 +13378,6 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
-
-#ifndef IGNIS_NO_TENSORS
 
 /* ===============================================================================================================
    >>tensor - tensors, scopes, random numbers.
@@ -17726,11 +17737,11 @@ IGNIS__COLD static ignis_tensor ignis__tensor_pattern(const char *call, ignis__b
 }
 
 /*  Numbers in a row; where count is negative, the ends are no line. */
-IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double end, double step, int64_t half, int64_t count,
+IGNIS__COLD static ignis_tensor ignis__tensor_line(const char *call, double start, double end, double step, int64_t middle, int64_t count,
                                                    const ignis_tensor_desc *desc)
 {
     ignis_shape shape;
-    void *params[] = {NULL, &start, &end, &step, &half, NULL};
+    void *params[] = {NULL, &start, &end, &step, &middle, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
@@ -24401,14 +24412,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__devices_lost())
             (void)ignis__device_wait(call, device);
         ignis__builtins_close(device);
-        ignis__formulas_close(device);
 #ifndef IGNIS_NO_TENSORS
+        ignis__formulas_close(device);
         ignis__matmul_close(device);
 #endif
         ignis__memory_close(call, device);
         ignis__device_close(call, device);
     }
+#ifndef IGNIS_NO_TENSORS
     ignis__formulas_close(NULL);
+#endif
     ignis__images_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
