@@ -12290,13 +12290,13 @@ IGNIS__COLD static void ignis__map_add_store(ignis__map_writer *w, int k, int n,
 {
     ignis__map_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
-    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    bool two = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
     ignis__map_add(t, "            { u32 o[%d]%s;", words, dtype == IGNIS_U8 ? " = {}" : "");
-    for (e = 0; e < n; e += 1 + half) {
-        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", half ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
-        if (half && n > 1)
+    for (e = 0; e < n; e += 1 + two) {
+        ignis__map_add(t, one ? " %s_%s(o, %d, y%d" : " %s_%s(o, %d, y%d[%d]", two ? "TWO" : "SET", ignis__dtypes[dtype].name, e, k, e);
+        if (two && n > 1)
             ignis__map_add(t, ", y%d[%d]", k, e + 1);
-        ignis__map_add(t, half && n == 1 ? ", 0.f);" : ");");
+        ignis__map_add(t, two && n == 1 ? ", 0.f);" : ");");
     }
     ignis__map_add(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
