@@ -237,7 +237,7 @@ static const struct {
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 64},
-    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 16},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, 0},
@@ -250,7 +250,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 64},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 0},
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
