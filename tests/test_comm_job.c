@@ -43,6 +43,7 @@
 
 enum {
     FORK = OWN, /* a child that lives on, and is to find that it may do nothing */
+    PREPARE,    /* compiles what FAULT launches */
     FAULT,      /* a kernel that writes to a wild address */
     DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
     BITS        /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
@@ -97,16 +98,22 @@ static uint64_t bits(ignis_comm comm)
     return hash;
 }
 
-static void fault_begin(void)
+static ignis_kernel wild; /* writes where nothing is */
+
+/*  Ahead of the fault: while others wait in an operation, they take the processors that a compiler needs. */
+static void fault_prepare(void)
 {
-    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
-    ignis_arg arg = ignis_arg_i64(0x1000);
     ignis_kernel_desc desc;
-    ignis_kernel wild;
     memset(&desc, 0, sizeof desc);
     desc.source = "extern \"C\" __global__ void wild(long long at) { *(int *)at = 1; }";
     desc.entry = "wild";
     wild = ignis_kernel_compile(&desc);
+}
+
+static void fault_begin(void)
+{
+    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
+    ignis_arg arg = ignis_arg_i64(0x1000);
     ignis_kernel_launch(wild, &one, &arg, 1);
     ignis_synchronize();
     ignis_kernel_free(wild);
@@ -121,6 +128,7 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
             _exit(ignis_comm_query(comm, &result->info) != IGNIS_ERROR_NOT_SETUP);
         }
         break;
+    case PREPARE: fault_prepare(); break;
     case FAULT: fault_begin(); break;
     case DIFFER: differ(comm, todo->color); break;
     case BITS: result->hash = bits(comm); break;
@@ -1073,10 +1081,10 @@ TEST(a_fault_of_one_rank_ends_no_other)
     if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))
         SKIP("a memory checker takes the fault for a mistake");
     NEEDS(3);
-    patience = 60; /* the others wait for a kernel to be compiled, which may take long on a machine that has much to do */
     start(ranks, 3, "");
     all(ranks, 3, INIT, 0, 0);
     all_reduce(ranks, 3, 0, 5000, 2);
+    CHECK_WENT_WELL(ask(&ranks[2], PREPARE, 0));
     for (i = 0; i < 2; i++)
         tell(&ranks[i], REDUCE, 0, 0, 5000, 1);
     result = ask(&ranks[2], FAULT, 0);
