@@ -729,6 +729,8 @@ TEST(own_kernels_without_a_compiler)
     desc.nvrtc_library = "missing/libnvrtc.so";
     desc.verbose = true;
     SETUP(&desc);
+    if (ignis__matmul_by != IGNIS_MATMUL_AUTO)
+        SKIP("IGNIS_MATMUL says who computes products");
     if (!ignis__lt_there("test"))
         SKIP("there is no cuBLASLt");
     for (i = 0; i < COUNT_OF(ones); i++)
