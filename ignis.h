@@ -3937,6 +3937,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 
 static struct ignis__loaded {
     uint64_t loaded;   /* the api struct is filled */
+    uint64_t missing;  /* ignis__library_there has not found it */
     char path[1024];   /* what it was opened by */
     char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
@@ -4183,6 +4184,25 @@ static bool ignis__library_load(const char *call, ignis_library which)
     }
     ignis__mutex_unlock(&ignis__loader_lock);
     return ok;
+}
+
+/*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
+IGNIS__MAYBE_UNUSED static bool ignis__library_there(const char *call, ignis_library which, const char *then)
+{
+    struct ignis__loaded *library = &ignis__libraries[which];
+    ignis__record before, failure;
+    char why[2048];
+    bool found;
+    if (ignis__atomic_load(&library->missing))
+        return false;
+    if (ignis__atomic_load(&library->loaded))
+        return true;
+    before = ignis__quiet_begin();
+    found = ignis__library_load(call, which);
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    if (!found && ignis__atomic_add(&library->missing, 1) == 1)
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
+    return found;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info)
@@ -16654,13 +16674,19 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
+/*  Whether the device, the driver and the compiler have wgmma for the dtype. */
+static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
+{
+    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
+           ignis__library_there(op->work.call, IGNIS_LIBRARY_NVRTC, "cuBLASLt computes products, where it is found") &&
+           ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000;
+}
+
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side. */
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000 && p->k > 0 &&
-           p->m < most && p->n < most && p->k < most && p->batch < most;
+    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
@@ -17011,7 +17037,6 @@ typedef struct ignis__plan {
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-    uint64_t missing, nvrtc_missing; /* cuBLASLt, or NVRTC for own kernels, was looked for and not found */
 } ignis__matmul = IGNIS__ZERO;
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
@@ -17264,27 +17289,9 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
     return product;
 }
 
-/*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
-static bool ignis__library_there(const char *call, ignis_library which, uint64_t *missing, const char *then)
-{
-    ignis__record before, failure;
-    char why[2048];
-    bool found;
-    if (ignis__atomic_load(missing))
-        return false;
-    if (ignis__atomic_load(&ignis__libraries[which].loaded))
-        return true;
-    before = ignis__quiet_begin();
-    found = ignis__library_load(call, which);
-    ignis__quiet_end(&before, &failure, why, sizeof why);
-    if (!found && ignis__atomic_add(missing, 1) == 1)
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s. %s", call, then, why);
-    return found;
-}
-
 static bool ignis__lt_there(const char *call)
 {
-    return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, &ignis__matmul.missing, "Ignis' own kernels compute products");
+    return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }
 
 /* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
@@ -17501,13 +17508,13 @@ static void ignis__measured_close(void)
     lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
-    int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch, pack = 8;
-    return (product->dtype == IGNIS_F16 || product->dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 &&
-           ignis__cuda.cuTensorMapEncodeTiled && tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
+    ignis_dtype dtype = (ignis_dtype)product->dtype;
+    int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
+    return tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
            product->k <= 8192 && /* at 32768 and more they were slower */
-           (product->m | product->n | product->k) % pack == 0 &&
+           (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
            (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch &&
-           ignis__library_there(op->work.call, IGNIS_LIBRARY_NVRTC, &ignis__matmul.nvrtc_missing, "cuBLASLt computes products");
+           ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
@@ -24297,8 +24304,6 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
-    ignis__atomic_store(&ignis__matmul.missing, 0);
-    ignis__atomic_store(&ignis__matmul.nvrtc_missing, 0);
     ignis__claim_holders = ignis__claims_name;
 #endif
     if (!fork_watched)
