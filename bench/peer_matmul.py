@@ -3,30 +3,12 @@
 
     python3 bench/peer_matmul.py
 """
-import statistics
-import time
-
 import torch
+
+from peer_timing import seconds
 
 SHAPES = [(8192, 8192, 8192), (4096, 4096, 4096), (65536, 2304, 768), (65536, 3072, 768), (65536, 768, 768), (65536, 768, 3072),
           (65536, 50304, 768), (4000, 5120, 1600), (1000, 1003, 1001), (1000, 1000, 1000), (4104, 4104, 4104)]
-
-
-def seconds(run):
-    run()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    torch.cuda.synchronize()
-    runs = max(1, min(1000, int(0.01 / (time.perf_counter() - start))))
-    times = []
-    for _ in range(15):
-        start = time.perf_counter()
-        for _ in range(runs):
-            run()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / runs)
-    return statistics.median(times)
 
 
 def main():

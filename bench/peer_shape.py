@@ -3,30 +3,13 @@
 
     ./bench_shape > shape.txt; python3 bench/peer_shape.py [shape.txt]
 """
-import statistics
 import sys
-import time
 
 import torch
 
+from peer_timing import seconds
+
 N = 8192
-
-
-def seconds(run):
-    run()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    torch.cuda.synchronize()
-    runs = 20 if time.perf_counter() - start < 0.01 else 1
-    times = []
-    for _ in range(11):
-        start = time.perf_counter()
-        for _ in range(runs):
-            run()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / runs)
-    return statistics.median(times)
 
 
 def main():
