@@ -3,8 +3,7 @@
 
     Each formula of the table is compared with the same expression in C, in double; its gradients in f64 with finite differences, and in bf16
     with those of f64. */
-#include "fault.h"
-#include "tensor.h"
+#include "sweep.h"
 
 #include <math.h>
 
@@ -1062,8 +1061,9 @@ TEST(saves_what_it_needs)
 /* --- memory and failures ------------------------------------------------------------------------------------------------------ */
 
 /*  Formulas with so many blanks before them: read and written anew, although their images are in the cache. */
-static ignis_tensor everything(int blanks, ignis_tensor x, ignis_tensor row)
+static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
 {
+    const ignis_tensor x = inputs[0], row = inputs[1];
     static const ignis_reduce_desc apart = {{0, 2}, 2, true}, last = {{-1}, 1, true};
     char text[3][2100];
     ignis_tensor y, z;
@@ -1083,37 +1083,12 @@ static void sweep(const char *prefix)
 {
     static host_counter counter;
     ignis_desc desc = test_counting_desc(&counter);
-    ignis_tensor x, row, result;
-    ignis_scope scope;
-    ignis_status status = IGNIS_OK;
-    int64_t before;
-    int at, failures = 0;
-    bool reached = true;
+    ignis_tensor inputs[2];
     SETUP(&desc);
-    x = tensor_noise(IGNIS_SHAPE(3, 4, 8), IGNIS_F32, 1, true);
-    row = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
-    scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(everything(0, x, row), IGNIS_NO_ARRAY));
-    CHECK_OK(ignis_scope_end(scope));
-    before = memory().live_bytes;
-    for (at = 1; at < 2000 && reached; at++) {
-        scope = ignis_scope_begin();
-        fault_plan(prefix, at, 2, &counter, false);
-        result = everything(at, x, row);
-        status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
-        reached = fault_over(&counter);
-        if (status != IGNIS_OK)
-            failures++;
-        else
-            CHECK_OK(ignis_status_last());
-        ignis_status_clear();
-        CHECK_OK(ignis_scope_end(scope));
-        CHECK_OK(ignis_tape_clear());
-        CHECK_INT(memory().live_bytes, before);
-    }
-    CHECK_INT(status, IGNIS_OK);
-    CHECK(prefix ? failures == at - 2 : failures > 20); /* the host can do without some of its allocations */
-    let_go(x), let_go(row);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(3, 4, 8), IGNIS_F32, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
+    sweep_walks(prefix, &counter, everything, inputs);
+    let_go(inputs[0]), let_go(inputs[1]);
 }
 
 TEST(each_launch_fails_once) { sweep("cuLaunchKernel"); }

@@ -3,8 +3,7 @@
 
     Each operation is a case: values in every dtype against a reference in double, gradients in f64 against finite differences, and in the
     other dtypes against those of f64. */
-#include "fault.h"
-#include "tensor.h"
+#include "sweep.h"
 
 #include <math.h>
 
@@ -932,9 +931,11 @@ TEST(dropout)
 
 /* --- memory ----------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor everything(ignis_tensor x, ignis_tensor row)
+static ignis_tensor everything(int at, const ignis_tensor *inputs)
 {
+    const ignis_tensor x = inputs[0], row = inputs[1];
     ignis_tensor parts[2], y = ignis_add_bias(ignis_gelu(ignis_mul(x, row)), row);
+    (void)at;
     if (ignis_split(y, 1, 2, NULL, parts) != IGNIS_OK)
         return parts[0];
     y = ignis_slice(ignis_silu_mul(parts[0], ignis_relu(parts[1])), 1, 1, 3);
@@ -949,37 +950,12 @@ static void sweep(const char *prefix)
 {
     static host_counter counter;
     ignis_desc desc = test_counting_desc(&counter);
-    ignis_tensor x, row, result;
-    ignis_scope scope;
-    ignis_status status = IGNIS_OK;
-    int64_t before;
-    int at, failures = 0;
-    bool reached = true;
+    ignis_tensor inputs[2];
     SETUP(&desc);
-    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, true);
-    row = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
-    scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(everything(x, row), IGNIS_NO_ARRAY));
-    CHECK_OK(ignis_scope_end(scope));
-    before = memory().live_bytes;
-    for (at = 1; at < 2000 && reached; at++) {
-        scope = ignis_scope_begin();
-        fault_plan(prefix, at, 2, &counter, false);
-        result = everything(x, row);
-        status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
-        reached = fault_over(&counter);
-        if (status != IGNIS_OK)
-            failures++;
-        else
-            CHECK_OK(ignis_status_last());
-        ignis_status_clear();
-        CHECK_OK(ignis_scope_end(scope));
-        CHECK_OK(ignis_tape_clear());
-        CHECK_INT(memory().live_bytes, before);
-    }
-    CHECK_INT(status, IGNIS_OK);
-    CHECK(prefix ? failures == at - 2 : failures > 20); /* the host can do without some of its allocations */
-    let_go(x), let_go(row);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
+    sweep_walks(prefix, &counter, everything, inputs);
+    let_go(inputs[0]), let_go(inputs[1]);
 }
 
 TEST(each_launch_fails_once) { sweep("cuLaunchKernel"); }

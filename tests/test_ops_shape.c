@@ -3,8 +3,7 @@
 
     What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here
     by walking over coordinates, and values and gradients follow from it in every dtype. Values are small integers, that all dtypes hold. */
-#include "fault.h"
-#include "tensor.h"
+#include "sweep.h"
 
 #include <math.h>
 
@@ -1118,9 +1117,11 @@ TEST(graphs)
 /* --- memory ----------------------------------------------------------------------------------------------------------------- */
 
 /*  Operations of several arrays, x [6, 5]; columns too, which are moved before they are sorted or added up. */
-static ignis_tensor everything(ignis_tensor x)
+static ignis_tensor everything(int at, const ignis_tensor *inputs)
 {
+    const ignis_tensor x = inputs[0];
     ignis_tensor indices = no_tensor(), other, y = ignis_expand(ignis_reshape(x, IGNIS_SHAPE(1, 6, 1, 5)), IGNIS_SHAPE(2, 6, 3, 5));
+    (void)at;
     y = ignis_sort(y, 1, true, &indices);
     other = ignis_topk(ignis_gather(y, 1, indices), 2, 3, false, NULL);
     y = ignis_scatter_add(y, 1, indices, y);
@@ -1137,37 +1138,12 @@ static void sweep(const char *prefix)
 {
     static host_counter counter;
     ignis_desc desc = test_counting_desc(&counter);
-    ignis_tensor x, result;
-    ignis_scope scope;
-    ignis_status status = IGNIS_OK;
-    int64_t before;
-    int at, failures = 0;
-    bool reached = true;
+    ignis_tensor inputs[1];
     SETUP(&desc);
     common_begin();
-    x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 1, true);
-    scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(everything(x), IGNIS_NO_ARRAY));
-    CHECK_OK(ignis_scope_end(scope));
-    before = memory().live_bytes;
-    for (at = 1; at < 2000 && reached; at++) {
-        scope = ignis_scope_begin();
-        fault_plan(prefix, at, 2, &counter, false);
-        result = everything(x);
-        status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
-        reached = fault_over(&counter);
-        if (status != IGNIS_OK)
-            failures++;
-        else
-            CHECK_OK(ignis_status_last());
-        ignis_status_clear();
-        CHECK_OK(ignis_scope_end(scope));
-        CHECK_OK(ignis_tape_clear());
-        CHECK_INT(memory().live_bytes, before);
-    }
-    CHECK_INT(status, IGNIS_OK);
-    CHECK(prefix ? failures == at - 2 : failures > 20); /* the host can do without some of its allocations */
-    let_go(x);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 1, true);
+    sweep_walks(prefix, &counter, everything, inputs);
+    let_go(inputs[0]);
     common_end();
 }
 
