@@ -84,8 +84,12 @@ static build build_kernels(const char *type)
 /* What cuTensorMapEncodeTiled makes, which belongs to the driver. */
 static sim_tensor_map map_of(void *base, int type, int element, int rank, const unsigned *dims, const unsigned *box)
 {
-    sim_tensor_map m = {
-        SIM_TENSOR_MAGIC, (uint64_t)(uintptr_t)base, {0}, {0}, {0}, (uint8_t)rank, (uint8_t)element, 3, (uint8_t)type, 0, {0}};
+    sim_tensor_map m = {.magic = SIM_TENSOR_MAGIC,
+                        .base = (uint64_t)(uintptr_t)base,
+                        .rank = (uint8_t)rank,
+                        .element = (uint8_t)element,
+                        .swizzle = 3,
+                        .type = (uint8_t)type};
     m.strides[0] = (uint64_t)element;
     for (int i = 0; i < rank; i++) {
         m.dims[i] = dims[i];
