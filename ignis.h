@@ -17,7 +17,7 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .rope .embedding
                         .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -2611,6 +2611,14 @@ static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const 
                                      const ignis_gradcheck_desc &desc)
 {
     return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
+static inline ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv2d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv1d(x, w, bias, &desc);
 }
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
