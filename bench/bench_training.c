@@ -229,7 +229,7 @@ static void bench_mlp(void)
     mlp m;
     int i;
     memset(&desc, 0, sizeof desc);
-    desc.zero_grad = true;
+    desc.drop_grad = true;
     m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
     m.targets = random_ids(IGNIS_SHAPE(examples), 10);
     m.optimizer = ignis_adamw(&desc);
