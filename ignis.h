@@ -2365,7 +2365,8 @@ typedef struct ignis_adamw_desc {
     bool
         no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
-    bool drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
+    bool
+        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
                        Those of data-parallel training stay where they are, and become zero (false) */
 } ignis_adamw_desc;
 
@@ -21144,7 +21145,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
-#define IGNIS__CHUNK_ROWS 4096                 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
