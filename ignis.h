@@ -1670,7 +1670,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed);
     Returns: the array, or no handle (no gradient was computed yet: that is no failure).
     Errors: FREED.
     Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by each ignis_backward until
-    ignis_zero_grad.
+    ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
     Threads: any. */
 IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor);
 IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
@@ -2290,7 +2290,8 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
-    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
+                                  2^27 logits; all, where that takes less memory) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -2407,6 +2408,9 @@ typedef struct ignis_adamw_desc {
     bool
         no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
+    bool
+        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
+                       Those of data-parallel training stay where they are, and become zero (false) */
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -2414,8 +2418,9 @@ typedef struct ignis_sgd_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* as in ignis_adamw_desc */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
 } ignis_sgd_desc;
 
 typedef struct ignis_optimizer_info {
@@ -15797,7 +15802,7 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
-/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
 static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
@@ -15813,9 +15818,6 @@ static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
     ignis__leaf_leave(tensor);
     if (before)
         ignis__array_unclaim(call, before);
-    if (grouped)
-        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
-                    ignis__shape_write(&tensor->shape).text);
     return !grouped;
 }
 
@@ -15832,8 +15834,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
         ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
     if (ok && grad.id)
         ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
-    if (ok)
-        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (ok && values)
+        ok = ignis__gradient_set(call, tensor, values);
+    else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
     if (values)
         ignis__array_drop(call, values);
     ignis__tensor_drop(call, tensor);
@@ -21375,6 +21380,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
@@ -21544,6 +21550,13 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
+{
+    int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
+    return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
+}
+
 /*  Checks the inputs, and describes what is to be done. */
 static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
 {
@@ -21562,7 +21575,7 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
         return false;
-    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
     p->chunk = ignis__clamp(rows, 1, p->chunk);
     p->product.m = rows;
     p->product.n = w->dim[0];
@@ -22372,12 +22385,13 @@ typedef struct ignis__parameter {
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master;
     double decay;
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
-    bool adamw, no_master, zero_grad;
+    bool adamw, no_master, zero_grad, drop_grad;
     double lr, beta1, beta2, eps, weight_decay, momentum;
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
@@ -22549,6 +22563,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     given.adamw = true;
     given.no_master = d.no_master;
     given.zero_grad = d.zero_grad;
+    given.drop_grad = d.drop_grad;
     given.lr = ignis__default(d.lr, 1e-3);
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
@@ -22572,6 +22587,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
         d = *desc;
     given.no_master = d.no_master;
     given.zero_grad = d.zero_grad;
+    given.drop_grad = d.drop_grad;
     given.lr = ignis__default(d.lr, 1e-3);
     given.momentum = d.momentum;
     given.weight_decay = d.weight_decay;
@@ -22720,12 +22736,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, unsigned writes, ignis__optim_row *row,
-                                 bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
     ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
     if (parameter->tensor->grad)
         grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
     ignis__mutex_unlock(&parameter->tensor->slot.lock);
@@ -22869,7 +22885,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (writes & IGNIS__WRITES_DATA && optimizer->zero_grad)
+        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;
         if (ignis__optimizer_gather(work, optimizer, writes))
             return optimizer;
@@ -22919,12 +22935,14 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__work work;
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
-    int zero_grad;
+    int zero_grad, i;
     void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
+    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+        zero_grad |= optimizer->parameters[i].grouped;
     adamw[3] = &optimizer->beta1;
     adamw[4] = &optimizer->beta2;
     adamw[5] = &optimizer->eps;
@@ -22933,6 +22951,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
          (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
                             : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
+    for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
+        (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
