@@ -25267,6 +25267,14 @@ static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const 
     return 0;
 }
 
+static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels, unsigned pixels,
+                             const unsigned *steps, int interleave, int swizzle, int promotion, int outside)
+{
+    return (void)lower, (void)upper, (void)channels, (void)pixels,
+           ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
+}
+
 /*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
 static int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
@@ -25447,6 +25455,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuFuncGetAttribute = ignis__dry_function_get;
     cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor = ignis__dry_resident;
     cuda->cuTensorMapEncodeTiled = ignis__dry_map;
+    cuda->cuTensorMapEncodeIm2col = ignis__dry_pixels;
     cuda->cuMemGetInfo_v2 = ignis__dry_free_bytes;
     cuda->cuMemAlloc_v2 = ignis__dry_alloc;
     cuda->cuMemFree_v2 = ignis__dry_free;
