@@ -1952,8 +1952,8 @@ typedef struct ignis_conv_desc {
     f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is not
-    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (2^31 - 256
-    pixels, or elements of a patch, or more).
+    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    than 2^30 pixels, or elements of a patch).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
@@ -10918,6 +10918,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
+    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
+    X(DEPTHWISE_ODD, DEPTHWISE_CU, "ignis_depthwise_odd")                                      \
+    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
+    X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
@@ -20275,6 +20279,9 @@ static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product
     return true;
 }
 
+/*  Each channel of the result is that of one channel of x. */
+static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
+
 /*  An array of pixels, or weights, that is an operand: rows of so many channels. */
 typedef struct ignis__conv_operand {
     ignis__address at;
@@ -20286,7 +20293,7 @@ typedef struct ignis__conv_operand {
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
                                  const int64_t channels[2])
 {
-    bool tensor_cores = op->work.device->info.compute_major >= 8 &&
+    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
                         (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2];
     int64_t none = 0;
@@ -20345,6 +20352,43 @@ static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const igni
     p->packed_b = w->packed;
 }
 
+/*  A depthwise convolution with the parameters of its product (kernels/depthwise.cu); sums: of the gradient of w (null: another one). */
+static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
+{
+    enum { TAPS = 9, PIXELS = 4, MOST_ACROSS = 16 }; /* of a block */
+    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks;
+    bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
+    int across;
+    void *params[] = {p, &across};
+    pack = packed ? pack : 1;
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
+    slabs = ignis__ceil_div(c->groups, across * pack);
+    if (!sums) {
+        ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_ODD, c->dtype,
+                             slabs * ignis__ceil_div(p->m, 256 / across * PIXELS), 256, params);
+        return;
+    }
+    chunks = ignis__ceil_div(p->n, TAPS);
+    blocks = 4 * op->work.device->info.multiprocessors; /* of which each adds up 8 pixels a thread at least */
+    p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(p->k, 256 / across * 8));
+    p->split_k = ignis__ceil_div(p->k, p->splits);
+    p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
+    ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_ODD, c->dtype,
+                         slabs * chunks * p->splits, 256, params);
+    ignis__gemm_sums(op, sums, p->partial, p->splits);
+}
+
+/*  Runs a product with patches. False: row sums are left to the caller. */
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+{
+    if (!op->ok)
+        return false;
+    if (!ignis__conv_is_depthwise(c))
+        return ignis__gemm_compute(op, c->dtype, p, epilogue);
+    ignis__depthwise(op, c, p, sums);
+    return false;
+}
+
 static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
                                 ignis__array *bias)
 {
@@ -20383,8 +20427,7 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     p.patches.out_column = c->groups * c->outs;
     p.patches.out_row = p.patches.out_column * c->side[1].out;
     p.patches.out_image = p.patches.out_row * c->side[0].out;
-    if (op->ok)
-        ignis__gemm_compute(op, c->dtype, &p, &epilogue);
+    ignis__conv_compute(op, c, &p, NULL, &epilogue);
 }
 
 /*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
@@ -20436,8 +20479,7 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
             p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
             p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
             p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
-            if (op->ok)
-                ignis__gemm_compute(op, c->dtype, &p, &nothing);
+            ignis__conv_compute(op, c, &p, NULL, &nothing);
             ignis__op_unmake(op, made);
         }
     }
@@ -20487,8 +20529,7 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
         p.packed_a = operand[0].packed;
         p.packed_b = operand[1].packed;
         ignis__conv_patches(&p, c, 2, walk, c->side[0].in, c->side[1].in, &operand[1], operand[1].channels);
-        if (op->ok)
-            summed = ignis__gemm_compute(op, c->dtype, &p, &epilogue);
+        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
             ignis__strides s;
             memset(&s, 0, sizeof s);
@@ -20553,7 +20594,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
     static const char *const needs[] = {"[images, length, channels] and [outs, length, channels / groups]",
                                         "[images, height, width, channels] and [outs, height, width, channels / groups]"};
     const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
-    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = INT32_MAX - 256;
+    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
     int64_t stride[2], padding[2], dilation[2];
     int i;
     if (groups < 1)
@@ -20589,8 +20630,8 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         side->stride = stride[i];
         side->padding = padding[i];
         side->dilation = dilation[i];
-        if (side->kernel < 1 || side->kernel > most || side->in > most)
-            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column, and none of them 2^31",
+        if (side->kernel < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
         if (side->in + 2 * side->padding < reach)
@@ -20603,13 +20644,15 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (at)
             out->dim[at] = side->out;
         if (reach > most || side->in + 2 * side->padding > most)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "sides are below 2^31 - 256 with their padding");
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                                  "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
+                                  ignis__shape_write(x).text);
     }
     if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
         (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
         (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result and a patch have fewer than 2^31 - 256 pixels or elements");
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result or a patch has more than 2^30 pixels or elements");
     return true;
 }
 

@@ -380,7 +380,6 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const Spot place(p, tile, BM, BN);
             const int row = place.row, column = place.column, end_k = place.end_k;
-            const auto batch = [&](long long stride) { return stride ? place.batch : 0; };
 #if IGNIS_PATCHES == 1
             const Pixel pixel = p.patches.grid(row);
             Tap tap = p.patches.tap(place.first_k);
@@ -405,13 +404,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                 }
 #elif IGNIS_PATCHES == 2
                 const Pixel pixel = p.patches.grid(k);
-                load<BM, A_BY_K>(to, &a, full(stage), row, k, batch(p.batch_a));
+                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
 #pragma unroll
                 for (int i = 0; i < BN / 64; i++)
                     load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
 #else
-                load<BM, A_BY_K>(to, &a, full(stage), row, k, batch(p.batch_a));
-                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, batch(p.batch_b));
+                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
+                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, p.batch_b ? place.batch : 0);
 #endif
                 next(parity);
             }

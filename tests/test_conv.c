@@ -226,6 +226,8 @@ static int scenarios(scenario *s)
     s[count++] = grouped(strided(plain(2, 7, 5, 32, 16, 3), 2, 1, 1), 2);
     s[count++] = grouped(strided(plain(2, 6, 7, 12, 12, 3), 1, 1, 1), 12);
     s[count++] = grouped(strided(plain(1, 6, 7, 5, 10, 3), 2, 1, 1), 5);
+    s[count++] = grouped(strided(plain(2, 9, 8, 24, 24, 7), 1, 3, 1), 24); /* many taps */
+    s[count++] = grouped(strided(plain(3, 8, 11, 136, 136, 3), 2, 1, 1), 136);
     s[count] = plain(2, 9, 4, 8, 8, 3); /* nothing alike in the two directions */
     s[count].kernel[1] = 2, s[count].stride[0] = 2, s[count].stride[1] = 3, s[count].padding[1] = 3, s[count].dilation[0] = 3;
     count++;

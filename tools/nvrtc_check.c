@@ -254,6 +254,7 @@ static const struct {
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
