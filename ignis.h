@@ -10889,12 +10889,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
-    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
-    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -20590,53 +20588,81 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
 
 /* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
 
-/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32
-    bits, of 64 for types of 8 bytes. See kernels/sort.cu. */
+/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
 typedef struct ignis__radix {
-    ignis_dtype dtype; /* whose kernels sort */
-    int64_t rows, n, tiles;
-    ignis__address keys[2], positions[2], counts;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes the lists. The caller puts the keys into keys[0]. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+/*  Makes so many of the lists. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
-    bool wide = ignis__dtypes[dtype].size == 8;
     int i;
+    memset(sort, 0, sizeof *sort);
     sort->dtype = dtype;
     sort->rows = rows;
     sort->n = n;
-    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+    for (i = 0; i < lists; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, dtype));
         sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
     }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
 }
 
-/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
+    from == keys[0], all of them are in keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
+                             ignis__address positions, int64_t k)
 {
-    int64_t blocks = sort->rows * sort->tiles;
-    int shift, passes = 1, tiles = (int)sort->tiles, few = tiles <= 32;
-    ignis__address none = 0, totals, swap;
-    ignis__array *all;
-    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles, &few};
-    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
+    void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
+    if (!zeros || blocks == 0)
+        return;
+    ignis__op_zero(op, zeros);
+    counts = ignis__op_write(op, zeros);
+    said = counts + 4 * (uint64_t)(passes * digits);
+    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    tiles = (int)ignis__ceil_div(sort->n, tile);
+    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+        bool is_last = pass == passes - 1 && values;
+        int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
+        void *params[] = {is_last ? &values : &sort->keys[out],
+                          &sort->positions[out],
+                          is_last ? &positions : &none,
+                          in,
+                          in_positions,
+                          &counts,
+                          &stride,
+                          &said,
+                          &next,
+                          &sort->n,
+                          &k,
+                          &tiles,
+                          &shift,
+                          &descending};
+        shift = 8 * pass;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        in = &sort->keys[out];
+        in_positions = &sort->positions[out];
+    }
+    if (!values && passes % 2) {
+        sort->keys[0] = sort->keys[1];
+        sort->positions[0] = sort->positions[1];
+    }
+}
+
+/*  How many bytes numbers of up to this have, at least 1. */
+static int ignis__radix_passes(uint64_t highest)
+{
+    int passes = 1;
     while (passes < 8 && highest >> (8 * passes))
         passes++;
-    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
-    if (all)
-        ignis__op_zero(op, all);
-    totals = ignis__op_write(op, all);
-    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * (few ? 1 : 256), 256, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
-        scatter[3] = &sort->positions[0];
-        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
-        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
-    }
+    return passes;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -20658,10 +20684,10 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
     if (!op->ok || rows->numel == 0)
         return;
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -20819,10 +20845,10 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     none = (uint32_t)to->numel;
     ignis__strided_finish(&k);
     blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
-    ignis__radix_run(op, &sort, none);
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
@@ -21015,27 +21041,28 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
-    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
-    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
     if (!op->ok || rows * k == 0)
         return;
-    if (n <= most) {
+    if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
-        items = width > 1024 ? width : 1024;
+        items = 1024;
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
                          item * (size_t)items, few);
-    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+    } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+    } else if (n <= most) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
+                         row);
     } else {
-        ignis__radix_begin(op, &sort, dtype, rows, n);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
-        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+        ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
+        ignis__radix_run(op, &sort, source, size, descending, to, places, k);
     }
 }
 
