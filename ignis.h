@@ -20584,19 +20584,19 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
 /* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
 
 /*  The parameter of the kernels: see kernels/channel_norm.cu. */
-typedef struct ignis__channels {
+typedef struct ignis__channel_sizes {
     int64_t outer, rows, channels, groups, part_length, parts;
     int packed;
-} ignis__channels;
+} ignis__channel_sizes;
 
 typedef struct ignis__channel_norm {
     const char *call;
     bool given; /* mean and variance do not depend on x */
-    ignis__channels sizes;
+    ignis__channel_sizes sizes;
 } ignis__channel_norm;
 
 /*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
-static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channels *s, unsigned *threads,
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
                                  int64_t *blocks)
 {
     int64_t pack = ignis__pack_elements(dtype), packs, tiles;
@@ -20613,7 +20613,8 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
 }
 
 /*  Kernels that have a warp for each group. */
-static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channels *s, void **params)
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
+                                          void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
 }
@@ -20622,7 +20623,7 @@ static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin,
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
     const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
-    ignis__channels s = p->sizes;
+    ignis__channel_sizes s = p->sizes;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
     ignis_dtype dtype, wide;
@@ -20677,7 +20678,7 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
                                             ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
-    ignis__channels s = p->sizes;
+    ignis__channel_sizes s = p->sizes;
     ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
     ignis__array *out = NULL, *means = NULL, *rstds = NULL;
     ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
