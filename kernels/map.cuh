@@ -178,6 +178,58 @@ static __device__ __noinline__ float called_tan(float x) { return tanf(x); }
 #define tan(x) called_tan(x)
 #endif
 
+/*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.
+    Out of it the product of all others than x. */
+#ifdef IGNIS_WIDE
+#define BITS(x) __double_as_longlong(x)
+#define FROM_BITS(b) __longlong_as_double(b)
+#else
+#define BITS(x) __float_as_int(x)
+#define FROM_BITS(b) __int_as_float(b)
+#endif
+DI W product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
+DI W others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
+
+/* >>random ------------------------------------------------------------------------------------------------------ */
+
+/*  Numbers r in [0, 1) for the n elements from `element` on, all in one group of 4 or in whole ones: those of ignis_tensor_rand. w is the
+    seed, the first counter, and where the number is that says how often a graph was launched; each group has `per` counters, of which this
+    is number k. */
+DI uint4 philox(u64 counter, u64 stream, u64 seed) /* see ignis_philox in ignis.cuh */
+{
+    uint4 c = make_uint4((u32)counter, (u32)(counter >> 32), (u32)stream, (u32)(stream >> 32));
+    u32 x = (u32)seed, y = (u32)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++, x += 0x9E3779B9u, y += 0xBB67AE85u)
+        c = make_uint4(__umulhi(0xCD9E8D57u, c.z) ^ c.y ^ x, 0xCD9E8D57u * c.z, __umulhi(0xD2511F53u, c.x) ^ c.w ^ y, 0xD2511F53u * c.x);
+    return c;
+}
+DI u32 word(const uint4 four, u32 i) { return i & 2 ? (i & 1 ? four.w : four.z) : i & 1 ? four.y : four.x; }
+DI void uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
+{
+    const u64 stream = w[2] ? *(const u64 *)w[2] : 0;
+#pragma unroll
+    for (int e = 0; e < n; e += 4) {
+        const u64 counter = w[1] + (element + e) / 4 * per + k;
+        const uint4 upper = philox(counter, stream, w[0]);
+#ifdef IGNIS_WIDE
+        const uint4 lower = philox(counter, stream | 1ULL << 63, w[0]);
+#endif
+#pragma unroll
+        for (int i = e; i < n && i < e + 4; i++) {
+            const u32 place = n < 4 ? (u32)element + i : i;
+#ifdef IGNIS_WIDE
+            r[i] = (double)((u64)word(upper, place) << 21 | word(lower, place) >> 11) * 0x1p-53;
+#else
+            r[i] = (float)(word(upper, place) >> 8) * 0x1p-24f;
+#endif
+        }
+    }
+}
+
+/*  A standard normal number out of two uniform ones (Box and Muller 1958). */
+DI W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
+
 DI W softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }
 
 #endif /* IGNIS_MAP_CUH */

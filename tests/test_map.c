@@ -933,7 +933,7 @@ TEST(refused_formulas)
         {"1 2", "column 3"},
         {"a ? b", "column 6 of 'a ? b': ':' is expected before the end"},
         {"a & b", "column 3 of 'a & b': '&' is no part of a formula; there is '&&'"},
-        {"a, b", "column 2"},
+        {"a, b", "'a, b' has 2 results, not 1"},
         {"", "column 1 of '': the end where a value is expected"},
         {"2a", "column 2 of '2a': 'a' does not belong to a number"},
         {"1.2.3", "column 4"},
