@@ -11316,13 +11316,13 @@ static const ignis__map_function ignis__map_functions[] = {
     {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
     {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
     {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
-    {"/", 2, 'w', "$a/$b", NULL, {"1/$b", "-$r/$b"}, NULL},
-    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc($a/$b)"}, NULL},
+    {"/", 2, 'w', "divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc(divide($a,$b))"}, NULL},
     {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
-    {"max", 2, 'n', "$a>$b||$a!=$a?$a:$b", "$a>$b?$a:$b", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"min", 2, 'n', "$a<$b||$a!=$a?$a:$b", "$a<$b?$a:$b", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"relu", 1, 'n', "$a>0||$a!=$a?$a:(W)0", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"max", 2, 'n', "most($a,$b)", "most((i64)$a,(i64)$b)", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"min", 2, 'n', "least($a,$b)", "least((i64)$a,(i64)$b)", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"relu", 1, 'n', "most($a,(W)0)", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
     {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
     {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
     {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
@@ -11892,6 +11892,7 @@ typedef struct ignis__map_spec {
     uint16_t reduced; /* bits of results */
     uint8_t result;   /* of the formula, which is the first of the results, or differentiated */
     uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint8_t parts; /* rows or columns are in parts, which a kernel of its own joins */
     uint8_t
         kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
                      of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
@@ -11903,7 +11904,7 @@ typedef struct ignis__map_kernel {
     ignis__map_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish; /* null where nothing is reduced */
+    void *function, *finish; /* null where there are no parts */
     struct ignis__map_kernel *next;
 } ignis__map_kernel;
 
@@ -12275,13 +12276,13 @@ static const struct {
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
     {"prod", "1", "1", "a.v * b.v", false},
-    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
-    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "most(a.v, b.v)", false},
+    {"min", "infinity", "9223372036854775807LL", "least(a.v, b.v)", false},
     {"any", "0", "0", "a.v != 0 || b.v != 0", false},
     {"all", "1", "1", "a.v != 0 && b.v != 0", false},
     {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
     {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
-    {"logsumexp", "-infinity", "", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"logsumexp", "-infinity", "", "most(a.v, b.v)", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -12583,14 +12584,16 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
 }
 
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
-IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool part)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
     bool kept = spec->kept && !spec->needed;
-    if (parts)
-        ignis__map_add(t, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5, k,
-                       w->shared + 4, at, state);
+    if (part) {
+        ignis__map_add(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
+                       state);
+        return;
+    }
     if (ignis__map_reductions[spec->reduction].place)
         ignis__map_add(t, "        { const i64 y%d = place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
@@ -12669,6 +12672,8 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
         "/ 32; i++) s = fold(s, shared[i]);\n    return s;\n}\n",
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    if (!spec->parts)
+        return;
     ignis__map_add(t,
                    "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
                    "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
@@ -12692,11 +12697,14 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int k, team = spec->team;
+    int k, n = spec->pack, team = spec->team;
+    bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
+    bool packs = n > 1 && (ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
-                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
+                   w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(
         t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
         IGNIS__MAP_THREADS / team, team, team);
@@ -12704,15 +12712,30 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
                    w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__map_add(t, "    S a%d = none();\n", k);
+    if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
+        ignis__map_add(t, "    %s b[%d];\n", w->type, n);
     ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                    team * spec->packs_per_thread);
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
     ignis__map_add_packs(w, there, thread);
-    for (k = 0; k < spec->outs; k++)
+    if (packs)
+        ignis__map_add(
+            t,
+            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
+            "            c = next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
+            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
+            n, largest ? "most" : "least", team, n, n);
+    for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
             ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = next(a%d, y%d[e], (first + u*%du)*%d + e);\n",
-                           spec->pack, k, k, k, team, spec->pack);
+                           n, k, k, k, team, n);
     ignis__map_add(t, "        }\n    }\n    }\n");
+    if (packs)
+        ignis__map_add(
+            t,
+            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e "
+            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
+            n);
     if (!w->spreads && spec->pack > 1) {
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
@@ -12725,7 +12748,7 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
             continue;
         ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
-        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add_result(w, k, thread, "row", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -12738,10 +12761,9 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
-    ignis__map_add(t,
-                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
-                   "length = (u32)p.w[%d];\n",
-                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
     ignis__map_add(t,
                    "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
@@ -12772,7 +12794,7 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
                        "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
                        "(u64)group*packs*%d + tile*%du + c;\n",
                        y, n, x * n);
-        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add_result(w, k, "s", "to", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -12819,7 +12841,7 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
 static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
                                                 const ignis__map_spec *spec)
 {
-    static const char *const options[] = {"-w", "-ftz=true"};
+    static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__map_kernel *kernel;
     ignis__map_writer writer;
     ignis__program program;
@@ -12845,10 +12867,10 @@ static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device 
     program.source = writer.text.data;
     program.name = "formula.cu";
     program.options = options;
-    program.option_count = spec->half ? 2 : 1;
+    program.option_count = spec->half ? 3 : 1;
     if (!ignis__module_make(call, device, &program, &kernel->module) ||
         !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
-        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+        (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
         ignis__module_unload(&kernel->module);
         ignis__free(kernel);
         kernel = NULL;
@@ -13121,7 +13143,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__MAP_ROWS) {
         int64_t packs = n / spec.pack;
-        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        spec.team = outer > 1 && packs <= (outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
         parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
         shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
@@ -13146,6 +13168,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
+    spec.parts = parts > 1;
     if (parts > 1) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)

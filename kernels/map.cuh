@@ -125,6 +125,27 @@ DI int place(const u64 *w, u32 n)
     return (int)(row - quotient(row, w[2], w[3]) * (u32)w[4]);
 }
 
+/*  The larger and the smaller one of two; NaN where one is. */
+#if !defined(IGNIS_WIDE) && __CUDA_ARCH__ >= 800
+DI float most(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+DI float least(float a, float b)
+{
+    float c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+#else
+DI W most(W a, W b) { return a > b || a != a ? a : b; }
+DI W least(W a, W b) { return a < b || a != a ? a : b; }
+#endif
+DI i64 most(i64 a, i64 b) { return a > b ? a : b; }
+DI i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
 DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 /*  x to the power of a number that the compiler knows. */
@@ -140,8 +161,13 @@ DI W power(W x, i64 n)
 #define infinity ((W)__int_as_float(0x7f800000))
 #define not_a_number ((W)__int_as_float(0x7fc00000))
 
-#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float */
-DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x * (1 - x * (0.5f - x * 0.33333333f)) : __logf(1 + x); }
+#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but a whole number that divide gives is one */
+DI float divide(float a, float b)
+{
+    const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);
+    return exact == exact ? exact : q;
+}
+DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x : __logf(1 + x); }
 DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 {
     const float z = fabsf(x), t = __fdividef(1.f, fmaf(0.3275911f, z, 1.f));
@@ -151,7 +177,7 @@ DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 DI float half_log(float x)
 {
     const float d = x - 1;
-    return fabsf(d) < 0.0078125f ? d * (1 - d * (0.5f - d * 0.33333333f)) : __logf(x);
+    return fabsf(d) < 0.0078125f ? d - 0.5f * d * d : __logf(x);
 }
 DI float half_tanh(float x) /* near 0 the series */
 {
@@ -166,6 +192,7 @@ DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define log1p(x) half_log1p(x)
 #define erf(x) half_erf(x)
 #else
+#define divide(a, b) ((a) / (b))
 DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }
 #endif
 
@@ -228,7 +255,11 @@ DI void uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
 }
 
 /*  A standard normal number out of two uniform ones (Box and Muller 1958). */
-DI W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
+#ifdef IGNIS_HALF
+DI W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * __cosf(6.2831853f * v); }
+#else
+static __device__ __noinline__ W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
+#endif
 
 DI W softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }
 

@@ -368,6 +368,45 @@ TEST(given_gradients)
         CHECK(value[i] == a[i] && grads[1][i] == 1);
 }
 
+/* --- quotients of 16 bits ---------------------------------------------------------------------------------------------------- */
+
+/*  Quotients that are whole numbers are exact, as floor and comparisons may follow; those by zero and infinity are what IEEE 754 says. */
+TEST(quotients_of_16_bits)
+{
+    static const double special[6][3] = {{1, 0, HUGE_VAL}, {-1, 0, -HUGE_VAL}, {HUGE_VAL, 2, HUGE_VAL},
+                                         {3, HUGE_VAL, 0}, {0, 5, 0},          {-HUGE_VAL, -4, HUGE_VAL}};
+    static double a[4096], b[4096], got[4096];
+    ignis_tensor x, y;
+    ignis_scope scope;
+    int i, d;
+    SETUP(NULL);
+    for (d = 0; d < 2; d++) {
+        ignis_dtype dtype = d ? IGNIS_F16 : IGNIS_BF16;
+        scope = ignis_scope_begin();
+        for (i = 0; i < 4096; i++) { /* quotients up to 256 by 1 to 256 have at most 8 bits in what is divided, or index has them all */
+            b[i] = 1 + i % 256;
+            a[i] = i / 256;
+        }
+        x = tensor_of(a, IGNIS_SHAPE(4096), dtype, false);
+        y = tensor_of(b, IGNIS_SHAPE(4096), dtype, false);
+        CHECK_OK(ignis_tensor_to_host(ignis_map("floor(x*y/y) + 0*x", IGNIS_INPUTS(x, y)), got, IGNIS_F64, 4096));
+        for (i = 0; i < 4096; i++)
+            CHECK(got[i] == a[i]);
+        CHECK_OK(ignis_tensor_to_host(ignis_map("floor(index(0)/y) == (index(0) - index(0) % y)/y ? x : -1", IGNIS_INPUTS(x, y)), got,
+                                      IGNIS_F64, 4096));
+        for (i = 0; i < 4096; i++)
+            CHECK(got[i] == a[i]);
+        for (i = 0; i < 6; i++)
+            a[i] = special[i][0], b[i] = special[i][1];
+        x = tensor_of(a, IGNIS_SHAPE(6), dtype, false);
+        y = tensor_of(b, IGNIS_SHAPE(6), dtype, false);
+        CHECK_OK(ignis_tensor_to_host(ignis_map("x/y", IGNIS_INPUTS(x, y)), got, IGNIS_F64, 6));
+        for (i = 0; i < 6; i++)
+            CHECK(got[i] == special[i][2]);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
 /* --- gradients of products ------------------------------------------------------------------------------------------------- */
 
 /*  Rows with no zero, with one, with two, with a zero of either sign, and with numbers whose product is small: prod of all others. */
