@@ -17227,24 +17227,23 @@ typedef struct ignis__epilogue {
     ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
 } ignis__epilogue;
 
-/*  A division of 0 <= x < 2^31 in kernels: (the upper word of x * multiplier, plus x) >> shift. */
+/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
+    bits. kernels/ignis.cuh has the same struct. */
 typedef struct ignis__divisor {
-    uint32_t multiplier, shift;
-    int by;
+    uint32_t size, multiplier, shift;
 } ignis__divisor;
 
-/*  By 2^31 and more kernels divide in 64 bits. */
-static ignis__divisor ignis__divisor_of(int64_t by)
+static ignis__divisor ignis__divisor_of(int64_t size)
 {
-    ignis__divisor divisor = IGNIS__ZERO;
-    uint64_t size = (uint64_t)by;
-    if (by < 1 || size >> 31)
-        return divisor;
-    while ((uint64_t)1 << divisor.shift < size)
-        divisor.shift++;
-    divisor.multiplier = (uint32_t)(((((uint64_t)1 << divisor.shift) - size) << 32) / size + 1);
-    divisor.by = (int)by;
-    return divisor;
+    ignis__divisor d = IGNIS__ZERO;
+    if (size >> 31)
+        return d;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
 }
 
 /*  The patches of a convolution, as in kernels/gemm.cuh. */
@@ -17446,8 +17445,8 @@ static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtyp
     strides[0] = 2 * q->pixel;
     strides[1] = strides[0] * q->width;
     strides[2] = strides[1] * q->height;
-    grid[0] = q->columns.by;
-    grid[1] = q->rows.by;
+    grid[0] = (int)q->columns.size;
+    grid[1] = (int)q->rows.size;
     pixels.count = count;
     for (i = 0; i < 2; i++) {
         pixels.lower[i] = q->first[1 - i];
@@ -17468,8 +17467,8 @@ static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_
     pixels.step[0] = pixels.step[1] = 1;
     pixels.count = 64;
     dims[0] = p->n;
-    dims[1] = q->columns.by;
-    dims[2] = q->rows.by;
+    dims[1] = q->columns.size;
+    dims[2] = q->rows.size;
     dims[3] = p->images;
     strides[0] = 2 * q->out_column;
     strides[1] = 2 * q->out_row;
@@ -17647,7 +17646,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
     if (kernel.stays && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
-        p->patches.channels = ignis__divisor_of(p->patches.channels.by * p->wgmma_k / p->k);
+        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
     if (kernel.splits > 1) {
@@ -21444,10 +21443,6 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
 /* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
 typedef struct ignis__images {
     ignis__divisor packs, width, height;
     int src_width, src_height, packed;
@@ -21472,17 +21467,6 @@ typedef struct ignis__resampling {
 } ignis__resampling;
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
-
-static ignis__divisor ignis__divisor_of(int64_t size)
-{
-    ignis__divisor d = IGNIS__ZERO;
-    d.size = (uint32_t)size;
-    while ((uint64_t)1 << d.shift < (uint64_t)size)
-        d.shift++;
-    if (size > 0)
-        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
-}
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
 static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)

@@ -5,7 +5,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  924 lines   38970 bytes
+        ignis.cuh                  937 lines   39469 bytes
         activation.cu               86 lines    3127 bytes
         activation.cuh              64 lines    3229 bytes
         attention.cu               365 lines   15337 bytes
@@ -24,11 +24,11 @@
         embedding.cu               187 lines    8458 bytes
         gather.cu                  201 lines    8817 bytes
         gemm.cu                    246 lines   10600 bytes
-        gemm.cuh                   299 lines   13866 bytes
-        gemm_hopper.cu             505 lines   23328 bytes
+        gemm.cuh                   286 lines   13483 bytes
+        gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                221 lines   10233 bytes
         hopper.cuh                 392 lines   24013 bytes
-        image.cuh                   63 lines    2565 bytes
+        image.cuh                   57 lines    2321 bytes
         map.cuh                    266 lines   11298 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    188 lines   11101 bytes
@@ -319,6 +319,19 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;",
     "template <typename T> static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */",
     "    ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;",
+    "",
+    "/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31",
+    "    (Granlund and Montgomery, PLDI 1994). The host has the same struct. */",
+    "struct ignis_divisor {",
+    "    uint32_t size, multiplier, shift;",
+    "",
+    "    __device__ int divide(int x, int &rest) const",
+    "    {",
+    "        const int quotient = (int)((__umulhi((uint32_t)x, multiplier) + (uint32_t)x) >> shift);",
+    "        rest = x - quotient * (int)size;",
+    "        return quotient;",
+    "    }",
+    "};",
     "",
     "/* >>limits ------------------------------------------------------------------------------------------------------ */",
     "",
@@ -6291,19 +6304,6 @@ static const char *const ignis__lines_gemm_cuh[] = {
     "#endif",
     "enum { NO_PATCHES, PATCHES_A, PATCHES_B };",
     "",
-    "/*  A division of 0 <= x < 2^31 by what the host knows: (the upper word of x * multiplier, plus x) >> shift. */",
-    "struct Divisor {",
-    "    uint32_t multiplier, shift;",
-    "    int by;",
-    "",
-    "    __device__ int divide(int x, int &rest) const",
-    "    {",
-    "        const int quotient = (int)((__umulhi((uint32_t)x, multiplier) + (uint32_t)x) >> shift);",
-    "        rest = x - quotient * by;",
-    "        return quotient;",
-    "    }",
-    "};",
-    "",
     "/*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */",
     "struct Pixel {",
     "    int image, row, column;",
@@ -6318,8 +6318,8 @@ static const char *const ignis__lines_gemm_cuh[] = {
     "    patch. The patch of grid pixel (r, c) has tap (i, j) at row first[0] + r * stride[0] + i * step[0] of the image, and the same for columns; what",
     "    is outside of the image is zero. */",
     "struct Patches {",
-    "    Divisor rows, columns;     /* of the grid */",
-    "    Divisor channels, across;  /* of a tap, and taps in a row of a patch */",
+    "    ignis_divisor rows, columns;     /* of the grid */",
+    "    ignis_divisor channels, across;  /* of a tap, and taps in a row of a patch */",
     "    int height, width;         /* of the array */",
     "    int first[2], stride[2], step[2];",
     "    int apart;                 /* of PATCHES_A: the pixels of out are not one behind the other */",
@@ -6970,9 +6970,9 @@ static const char *const ignis__lines_gemm_hopper_cu[] = {
     "#if IGNIS_PATCHES == 1",
     "                load_pixels(p.patches, to, &a, full(stage), pixel, tap);",
     "                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, tap.channel, p.patches.weight_of(tap));",
-    "                if ((tap.channel += BK) == p.patches.channels.by) {",
+    "                if ((tap.channel += BK) == (int)p.patches.channels.size) {",
     "                    tap.channel = 0;",
-    "                    if (++tap.column == p.patches.across.by)",
+    "                    if (++tap.column == (int)p.patches.across.size)",
     "                        tap.column = 0, tap.row++;",
     "                }",
     "#elif IGNIS_PATCHES == 2",
@@ -7715,13 +7715,7 @@ static const char *const ignis__lines_image_cuh[] = {
     "#define PACK (16 / (int)sizeof(T)) /* elements */",
     "#define IGNIS_IMAGE_THREADS 256",
     "",
-    "/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31",
-    "    (Granlund and Montgomery, PLDI 1994). The host has the same structs. */",
-    "struct ignis_divisor {",
-    "    uint32_t size, multiplier, shift;",
-    "};",
-    "",
-    "/*  What is computed, dst, and what it is computed from, src. */",
+    "/*  What is computed, dst, and what it is computed from, src. The host has the same structs. */",
     "struct ignis_images {",
     "    ignis_divisor packs, width, height; /* of a pixel, and of dst */",
     "    int src_width, src_height, packed;",
@@ -11882,7 +11876,7 @@ static const char *const ignis__lines_upsample_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xe02dd3e1974ce6d7ULL, ignis__lines_ignis_cuh, 924},
+    {"ignis.cuh", 0x27c26b048b7c48ebULL, ignis__lines_ignis_cuh, 937},
     {"activation.cu", 0xf6801ef1c18dcf3cULL, ignis__lines_activation_cu, 86},
     {"activation.cuh", 0x29e727df9c599774ULL, ignis__lines_activation_cuh, 64},
     {"attention.cu", 0x66acbc4f28d87782ULL, ignis__lines_attention_cu, 365},
@@ -11901,11 +11895,11 @@ static const ignis__source ignis__sources[] = {
     {"embedding.cu", 0xa555588f282c38aaULL, ignis__lines_embedding_cu, 187},
     {"gather.cu", 0x29d726fd0dec938eULL, ignis__lines_gather_cu, 201},
     {"gemm.cu", 0x1490ad7dff050fb0ULL, ignis__lines_gemm_cu, 246},
-    {"gemm.cuh", 0x87cd825a6f4cc9ecULL, ignis__lines_gemm_cuh, 299},
-    {"gemm_hopper.cu", 0x803211023383fb3dULL, ignis__lines_gemm_hopper_cu, 505},
+    {"gemm.cuh", 0x350195b2f1dd5c76ULL, ignis__lines_gemm_cuh, 286},
+    {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0x4d13bdd80f50615cULL, ignis__lines_gemm_mma_cu, 221},
     {"hopper.cuh", 0xe7c1fd9d7534b39fULL, ignis__lines_hopper_cuh, 392},
-    {"image.cuh", 0xd4d52a210d0327ffULL, ignis__lines_image_cuh, 63},
+    {"image.cuh", 0x3b46168eea6087d9ULL, ignis__lines_image_cuh, 57},
     {"map.cuh", 0x72f071469346b5ebULL, ignis__lines_map_cuh, 266},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},

@@ -20,19 +20,6 @@ enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
 #endif
 enum { NO_PATCHES, PATCHES_A, PATCHES_B };
 
-/*  A division of 0 <= x < 2^31 by what the host knows: (the upper word of x * multiplier, plus x) >> shift. */
-struct Divisor {
-    uint32_t multiplier, shift;
-    int by;
-
-    __device__ int divide(int x, int &rest) const
-    {
-        const int quotient = (int)((__umulhi((uint32_t)x, multiplier) + (uint32_t)x) >> shift);
-        rest = x - quotient * by;
-        return quotient;
-    }
-};
-
 /*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */
 struct Pixel {
     int image, row, column;
@@ -47,8 +34,8 @@ struct Tap {
     patch. The patch of grid pixel (r, c) has tap (i, j) at row first[0] + r * stride[0] + i * step[0] of the image, and the same for columns; what
     is outside of the image is zero. */
 struct Patches {
-    Divisor rows, columns;     /* of the grid */
-    Divisor channels, across;  /* of a tap, and taps in a row of a patch */
+    ignis_divisor rows, columns;     /* of the grid */
+    ignis_divisor channels, across;  /* of a tap, and taps in a row of a patch */
     int height, width;         /* of the array */
     int first[2], stride[2], step[2];
     int apart;                 /* of PATCHES_A: the pixels of out are not one behind the other */

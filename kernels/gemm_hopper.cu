@@ -397,9 +397,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 #if IGNIS_PATCHES == 1
                 load_pixels(p.patches, to, &a, full(stage), pixel, tap);
                 load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, tap.channel, p.patches.weight_of(tap));
-                if ((tap.channel += BK) == p.patches.channels.by) {
+                if ((tap.channel += BK) == (int)p.patches.channels.size) {
                     tap.channel = 0;
-                    if (++tap.column == p.patches.across.by)
+                    if (++tap.column == (int)p.patches.across.size)
                         tap.column = 0, tap.row++;
                 }
 #elif IGNIS_PATCHES == 2
