@@ -17262,8 +17262,8 @@ typedef struct ignis__gemm {
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
-    int64_t wgmma_k;         /* what k is by wgmma; 0: it cannot be used */
-    int64_t images, weights; /* of a convolution; channels of the array with patches, and of its weights */
+    int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    int64_t images, weights; /* of these; and the channels of the weights */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
@@ -17316,7 +17316,8 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->wgmma_k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
+    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most &&
+           p->batch < most;
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
@@ -17376,7 +17377,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
             continue;
-        q.k = hopper ? p->wgmma_k : p->k;
+        q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
@@ -17521,7 +17522,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.row_b = p.transpose_b ? p.k : p.n;
     p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
-    p.split_k = p.wgmma_k = p.k;
+    p.split_k = p.k;
     p.activation = epilogue->activation;
     p.gradient = epilogue->gradient;
     p.accumulate = epilogue->accumulate;
@@ -17645,7 +17646,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
-    if (kernel.stays && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
