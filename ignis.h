@@ -21968,7 +21968,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
                          item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, rows < op->work.device->info.multiprocessors ? 512 : 256,
+                         1, long_item * (size_t)items, chosen);
     } else if (n <= most) {
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
                          row);
