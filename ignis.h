@@ -10974,6 +10974,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
     X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny")                                                   \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
@@ -17196,6 +17197,7 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
     {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
     {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 400, 800, 0},
 };
 /* clang-format on */
 
@@ -17239,7 +17241,9 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
     double bytes = 64.0 * (double)(size * (ignis__clamp(p->m, 0, tile->rows) + ignis__clamp(p->n, 0, tile->columns)));
     double scale =
-        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ? size == 8 ? 2 : 1 : (double)size / 2;
+        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+            ? size == 8 ? 2 : 1
+            : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
     double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
     step = step > latency ? step : latency;
@@ -17285,7 +17289,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
+        bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
+                     : (hopper || mma) != tensor_cores) ||
+            (hopper && (!wgmma || !(packed || may_pack))))
             continue;
         for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, p, tile, turn) : 1;
@@ -17304,6 +17311,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.rows = kernel.summed_rows = best->rows;
     kernel.columns = best->columns;
     kernel.threads = best->threads;
+    tensor_cores = tensor_cores && best->builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
     if (!tensor_cores)
         return kernel;
@@ -18038,12 +18046,15 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: by wgmma, of a round of tiles at least, of which next to nothing
-    lies outside. What is done to the result costs them less. */
+/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
+    which next to nothing lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
+    if (product->k <= 512 &&
+        ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch <= 2 * op->work.device->info.multiprocessors)
+        return true;
     return tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
            product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
