@@ -236,6 +236,14 @@
         at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
         bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
 
+        Losses that have no function of their own in >>ops.loss are a line each, for ignis_map_mean, _sum or ignis_map (y is -1 or 1):
+
+            hinge             "max(1 - x*y, 0)"                      soft margin       "softplus(-x*y)"
+            margin ranking    "max(margin - y*(a - b), 0)"           Poisson           "exp(x) - t*x"
+            log-cosh          "d = abs(x - t); d + softplus(-2*d) - log(2)"
+            Gaussian          "0.5*(log(v) + square(x - t)/v)"
+            focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
+
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
         ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
         that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
@@ -2239,13 +2247,68 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
-/*  What a loss gives of the losses of all rows. */
-typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+/*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
+    sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+typedef enum ignis_reduction {
+    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none */
+    IGNIS_REDUCTION_SUM,      /* [1] */
+    IGNIS_REDUCTION_NONE,     /* all of them, in the shape of the elements or rows */
+    IGNIS_REDUCTION_COUNT
+} ignis_reduction;
+
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2 of d = |x - target| where d is below
+    delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a Location Parameter, 1964)
+    One pass over memory, and one for the gradients, of x and of targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta,
+    divided by beta. Losses that are not here are a line each: see ON FORMULAS.
+    Shapes: equal; targets of any dtype, x of a floating one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
+
+typedef struct ignis_bce_desc {
+    ignis_tensor weight;       /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
+    ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
+    ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
+} ignis_bce_desc;
+
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1 - p)), with p = sigmoid(logit)
+    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
+
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) - x), 0 where t is 0
+    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities, too. The mean is over rows
+    (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the gradients.
+    Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
+
+/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
+    Each length counts as 1e-8 at least. Three sums and a formula. The loss for y = 1 (alike) or -1 is a line:
+    ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
+    Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b);
 
 typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
     int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
 } ignis_cross_entropy_desc;
@@ -2254,14 +2317,27 @@ typedef struct ignis_cross_entropy_desc {
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
+    With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
+    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (then the result has the shape of targets), are computed by formulas:
+    two walks over the logits, and one in backward, which needs them; fewer than 2^24 classes.
     The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (2^30 columns or more).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
+    A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
+    ignis_cross_entropy; label_smoothing and chunk have to be 0. desc may be null for all defaults.
+    Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result has the shape of targets.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
 /*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
     The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
@@ -2273,7 +2349,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more; label_smoothing, IGNIS_REDUCTION_NONE).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
@@ -2597,6 +2673,14 @@ static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &des
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+{
+    return ignis_nll_loss(x, targets, &desc);
+}
+static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
+{
+    return ignis_bce_with_logits(logits, targets, &desc);
 }
 static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
                                                       const ignis_cross_entropy_desc &desc)
@@ -14180,6 +14264,16 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     return status;
 }
 
+/*  Releases what a call has made; no handle: nothing. */
+static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (!tensor)
+        return;
+    (void)ignis__tensor_end_handle(call, tensor);
+    ignis__tensor_drop(call, tensor);
+}
+
 /* --- scopes ----------------------------------------------------------------------------------------------------------- */
 
 IGNIS_API ignis_scope ignis_scope_begin(void)
@@ -18550,9 +18644,26 @@ IGNIS_API ignis_tensor ignis_value(double value)
     return handle;
 }
 
+typedef enum ignis__loss_kind {
+    IGNIS__LOSS_NONE, /* any formula */
+    IGNIS__LOSS,      /* its result is of f32 at least */
+    IGNIS__LOSS_ALIKE /* that, and its first two inputs are of one shape, over which the others spread */
+} ignis__loss_kind;
+
+/*  What a model gives and its targets must not spread over each other by mistake. */
+static bool ignis__map_fits_loss(ignis__op *op, const ignis__map_run *run)
+{
+    if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
+        return false;
+    if (ignis__shape_same(&run->shape, &op->in[0]->shape))
+        return true;
+    return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "the weights do not spread over the first input, which is %s, but make it %s",
+                          ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
+}
+
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
 static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, ignis__map_run *run,
-                               ignis__map_rule *rule)
+                               ignis__map_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -18570,6 +18681,8 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->dtype[at[i]] = op->in[i]->dtype;
     }
     op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    if (loss == IGNIS__LOSS_ALIKE && op->ok)
+        op->ok = ignis__map_fits_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
@@ -18614,21 +18727,29 @@ static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char 
                                   offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
 }
 
-IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+static ignis_tensor ignis__map_each(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
 {
-    static const char call[] = "ignis_map";
     ignis__map_rule rule;
     ignis__map_run run;
     ignis__array *out = NULL;
     ignis__op op;
-    if (!ignis__map_tensors(&op, call, formula, &inputs, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule, loss))
         return ignis__no_tensor();
-    if (op.ok)
-        out = ignis__op_new(&op, &run.shape, run.out[0] = ignis__map_dtype(&run));
+    if (op.ok) {
+        run.out[0] = ignis__map_dtype(&run);
+        if (loss)
+            run.out[0] = ignis__wide_dtype(run.out[0]);
+        out = ignis__op_new(&op, &run.shape, run.out[0]);
+    }
     run.outs = 1;
     run.to[0] = ignis__op_write(&op, out);
     op.ok = op.ok && ignis__map_launch(&op.work, &run);
     return ignis__map_end(&op, out, ignis__map_name_of_each, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_each("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -18661,7 +18782,7 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
 }
 
 static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                       const ignis_reduce_desc *desc)
+                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__map_rule rule;
@@ -18674,7 +18795,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     char type;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule, loss))
         return ignis__no_tensor();
     if (op.ok && op.records && reducer == IGNIS_REDUCE_PROD)
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
@@ -18687,6 +18808,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
                     ? IGNIS_I64
                 : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || reducer == IGNIS_REDUCE_LOGSUMEXP) ? IGNIS_F32
+                : loss                                                                               ? ignis__wide_dtype(dtype)
                                                                                                      : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
@@ -18720,17 +18842,17 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
 {
-    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
@@ -20983,6 +21105,12 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     return ignis__op_give(&op, args, 1, &made);
 }
 
+/*  What the kernels of all rows do not do. */
+static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
+{
+    return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
+}
+
 /*  The logits are an input, or are to be made of one: so many rows of `columns`. */
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
                                          const ignis__array *targets, ignis__cross_entropy *entropy)
@@ -20999,6 +21127,8 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
                               ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
+    if (desc && !(desc->label_smoothing >= 0 && desc->label_smoothing <= 1))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1", desc->label_smoothing);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
                               (long long)desc->classes, (long long)entropy->stride);
@@ -21084,6 +21214,258 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
+/* --- losses by formulas */
+
+static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
+    return false;
+}
+
+/*  Losses of elements. */
+static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inputs inputs, ignis_reduction reduction)
+{
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    if (reduction == IGNIS_REDUCTION_NONE)
+        return ignis__map_each(call, formula, &inputs, IGNIS__LOSS_ALIKE);
+    return ignis__map_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
+                              IGNIS__LOSS_ALIKE);
+}
+
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_mse_loss", "square(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_l1_loss", "abs(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_huber_loss";
+    if (ignis__enter(call) && !(delta > 0)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "delta is %g, which is not above 0", delta);
+        return ignis__no_tensor();
+    }
+    return ignis__loss(call, "d = x - targets; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                       IGNIS_INPUTS(x, targets, IGNIS_VALUE(delta, delta)), reduction);
+}
+
+/*  softplus(x) is s + max(x, 0), with the s of both signs; the half that max's gradient has at 0 is right. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc)
+{
+    ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
+                 p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
+    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); w*((1 - t)*(s + max(x, 0)) + p*t*(s + max(-x, 0)))",
+                       IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
+}
+
+/*  A formula's sum over the last dimension. */
+static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
+{
+    ignis_reduce_desc last;
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    return ignis__map_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
+}
+
+/*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
+static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets, const ignis_cross_entropy_desc *desc,
+                              ignis__cross_entropy *entropy, ignis_tensor *column)
+{
+    ignis__op op;
+    ignis_tensor inputs[] = {rows, targets};
+    int64_t count, columns;
+    ignis_shape shape;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return false;
+    op.ok = ignis__op_is_float(&op, 0, "the first input") && ignis__op_rows(&op, op.in[0], &count, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, count, columns, op.in[1], entropy);
+    shape = op.in[0]->shape;
+    if (ignis__op_leave(&op) != IGNIS_OK)
+        return false;
+    shape.dim[shape.ndim - 1] = 1;
+    *column = ignis_reshape(targets, shape);
+    return column->id != 0;
+}
+
+/*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
+static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction, ignis_tensor targets, int64_t k)
+{
+    ignis_tensor sum, count, result = ignis__no_tensor();
+    if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
+        return losses;
+    if (reduction == IGNIS_REDUCTION_SUM || !targets.id) {
+        result = reduction == IGNIS_REDUCTION_SUM ? ignis_sum(losses) : ignis_mean(losses);
+    } else {
+        sum = ignis_sum(losses);
+        count = sum.id ? ignis_map_sum("targets != k", IGNIS_INPUTS(targets, IGNIS_VALUE(k, (double)k))) : sum;
+        if (count.id)
+            result = ignis_map("sum / count", IGNIS_INPUTS(sum, count));
+        ignis__tensor_discard(call, sum);
+        ignis__tensor_discard(call, count);
+    }
+    ignis__tensor_discard(call, losses);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_kl_div";
+    ignis_tensor t = targets, losses;
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)", IGNIS_INPUTS(x, t),
+                              IGNIS__LOSS_ALIKE);
+    return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
+}
+
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
+{
+    static const char call[] = "ignis_cosine_similarity";
+    ignis_tensor ab = ignis__loss_rows(call, "a*b", IGNIS_INPUTS(a, b), IGNIS__LOSS_ALIKE), result = ignis__no_tensor();
+    ignis_tensor aa = ab.id ? ignis__loss_rows(call, "a*a", IGNIS_INPUTS(a), IGNIS__LOSS) : ab;
+    ignis_tensor bb = aa.id ? ignis__loss_rows(call, "b*b", IGNIS_INPUTS(b), IGNIS__LOSS) : aa;
+    if (bb.id)
+        result = ignis_map("ab / ((aa > 1e-16 ? sqrt(aa) : 1e-8) * (bb > 1e-16 ? sqrt(bb) : 1e-8))", IGNIS_INPUTS(ab, aa, bb));
+    ignis__tensor_discard(call, ab);
+    ignis__tensor_discard(call, aa);
+    ignis__tensor_discard(call, bb);
+    return result;
+}
+
+typedef struct ignis__soft_entropy {
+    double k, n, e; /* the target that is ignored, classes, label smoothing */
+} ignis__soft_entropy;
+
+/*  An array of a shape and dtype, on the device of another one. */
+static ignis_array ignis__array_beside(ignis_array other, ignis_shape shape, ignis_dtype dtype)
+{
+    ignis_array none = IGNIS__ZERO;
+    ignis_array_info info;
+    ignis_array_desc desc;
+    if (ignis_array_query(other, &info) != IGNIS_OK)
+        return none;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = shape;
+    desc.dtype = dtype;
+    desc.device = info.device ? info.device : IGNIS_DEVICE_0;
+    return ignis_array_create(&desc);
+}
+
+/*  Saved: logits, targets as a column, log_sums. */
+static ignis_status ignis__soft_entropy_backward(const ignis_backward_args *args)
+{
+    const ignis__soft_entropy *p = (const ignis__soft_entropy *)args->params;
+    ignis_array x = args->saved[0], t = args->saved[1], l = args->saved[2], g, dx;
+    ignis_array_info of_x, of_l;
+    ignis_status status = IGNIS_ERROR_MEMORY;
+    if (ignis_array_query(x, &of_x) != IGNIS_OK || ignis_array_query(l, &of_l) != IGNIS_OK)
+        return ignis__failed();
+    g = ignis_array_reshape(args->grad_output, of_l.shape);
+    dx = g.id ? ignis__array_beside(x, of_x.shape, of_x.dtype) : g;
+    if (dx.id)
+        status =
+            ignis_array_map(dx,
+                            "c = index(-1); t == k || c >= n ? 0 : t < 0 || t >= n ? nan"
+                            " : g*(exp(x - l) - (c == t ? 1 - e : 0) - e/n)",
+                            IGNIS_ARRAYS(x, t, l, g, IGNIS_ARRAY_VALUE(k, p->k), IGNIS_ARRAY_VALUE(n, p->n), IGNIS_ARRAY_VALUE(e, p->e)));
+    if (g.id)
+        ignis_array_free(g);
+    if (status == IGNIS_OK)
+        args->grad_inputs[0] = dx;
+    else if (dx.id)
+        ignis_array_free(dx);
+    return status == IGNIS_OK ? IGNIS_OK : ignis__failed();
+}
+
+/*  Cross-entropy row by row, against (1 - e) at the target and e / n everywhere: that of rows is log_sum - x at the target, as elsewhere, where
+    e is 0. */
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor logits, ignis_tensor targets,
+                                              const ignis_cross_entropy_desc *desc)
+{
+    ignis__cross_entropy entropy;
+    ignis__soft_entropy p;
+    ignis_rule rule;
+    ignis_tensor column = ignis__no_tensor(), losses = ignis__no_tensor(), inputs[1];
+    ignis_array x, t, l, sums = IGNIS__ZERO, flat = IGNIS__ZERO, saved[3];
+    ignis_array_info of_t, of_targets;
+    ignis_dtype wide;
+    if (!ignis__rows_begin(call, logits, targets, desc, &entropy, &column))
+        return losses;
+    p.k = (double)entropy.ignore_index;
+    p.n = (double)entropy.classes;
+    p.e = desc->label_smoothing;
+    x = ignis_tensor_data(logits);
+    t = ignis_tensor_data(column);
+    l.id = 0;
+    if (ignis_array_query(x, &of_t) == IGNIS_OK && ignis_array_query(ignis_tensor_data(targets), &of_targets) == IGNIS_OK) {
+        wide = ignis__wide_dtype(of_t.dtype);
+        if (ignis_array_query(t, &of_t) == IGNIS_OK)
+            l = ignis__array_beside(x, of_t.shape, wide);
+        sums = l.id ? ignis__array_beside(x, of_t.shape, wide) : l;
+    }
+    if (sums.id &&
+        ignis_array_reduce(l, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? x : -inf", IGNIS_ARRAYS(x, IGNIS_ARRAY_VALUE(n, p.n))) == IGNIS_OK &&
+        ignis_array_reduce(sums, IGNIS_REDUCE_SUM,
+                           "c = index(-1); q = (c == t ? 1 - e : 0) + e/n;"
+                           " t == k || c >= n ? 0 : t < 0 || t >= n ? nan : q == 0 ? 0 : q*(l - x)",
+                           IGNIS_ARRAYS(x, t, l, IGNIS_ARRAY_VALUE(k, p.k), IGNIS_ARRAY_VALUE(n, p.n), IGNIS_ARRAY_VALUE(e, p.e))) ==
+            IGNIS_OK)
+        flat = ignis_array_reshape(sums, of_targets.shape);
+    if (flat.id)
+        losses = ignis_tensor_from_array(flat, false);
+    if (losses.id) {
+        memset(&rule, 0, sizeof rule);
+        saved[0] = x, saved[1] = t, saved[2] = l;
+        inputs[0] = logits;
+        rule.name = "cross_entropy";
+        rule.backward_fn = ignis__soft_entropy_backward;
+        rule.saved = saved;
+        rule.saved_count = 3;
+        rule.params = &p;
+        rule.params_size = sizeof p;
+        if (ignis_tape_record(losses, inputs, 1, &rule) != IGNIS_OK) {
+            ignis_tensor_release(losses);
+            losses.id = 0;
+        }
+    }
+    if (flat.id)
+        ignis_array_free(flat);
+    if (sums.id)
+        ignis_array_free(sums);
+    if (l.id)
+        ignis_array_free(l);
+    ignis__tensor_discard(call, column);
+    return ignis__loss_of_rows(call, losses, desc->reduction, targets, entropy.ignore_index);
+}
+
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+{
+    static const char call[] = "ignis_nll_loss";
+    ignis__cross_entropy entropy;
+    ignis_tensor t = ignis__no_tensor(), losses = ignis__no_tensor();
+    if (ignis__enter(call) && desc && desc->label_smoothing != 0) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "label_smoothing is for ignis_cross_entropy");
+        return losses;
+    }
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
+        return losses;
+    losses = ignis__loss_rows(call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
+                              IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets, entropy.ignore_index);
+}
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -21095,6 +21477,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_dtype dtype, wide;
     int64_t rows, columns;
     bool fused;
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__soft_cross_entropy(call, logits_tensor, targets_tensor, desc);
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     memset(&work, 0, sizeof work);
@@ -21323,6 +21707,8 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
@@ -23742,15 +24128,6 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
         if (!ignis__contract_borrow(call, lent[i].array, IGNIS_OWNER_WNAIS, lent))
             return false;
     return true;
-}
-
-static void ignis__tensor_discard(const char *call, ignis_tensor handle)
-{
-    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
-    if (!tensor)
-        return;
-    (void)ignis__tensor_end_handle(call, tensor);
-    ignis__tensor_drop(call, tensor);
 }
 
 /*  Gives every array back; tensors that the call has made end unless it has succeeded. */
