@@ -19,7 +19,7 @@
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
                         .index .sort .loss .attention
-        >>optim         AdamW, SGD, schedules, clipping
+        >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
 
@@ -2430,6 +2430,14 @@ typedef struct ignis_schedule_desc {
     double floor;        /* what part of lr is left at the end (0) */
 } ignis_schedule_desc;
 
+/*  The scale of the loss, for f16, whose small gradients would be 0: ignis_scale_loss. */
+typedef struct ignis_loss_scale_desc {
+    double initial;   /* 65536 is usual (0: losses are not scaled) */
+    double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
+    double backoff;   /* and after a step that is skipped (0.5) */
+    int64_t interval; /* 2000 */
+} ignis_loss_scale_desc;
+
 typedef struct ignis_adamw_desc {
     double lr;           /* 1e-3 */
     double beta1;        /* 0.9 */
@@ -2440,6 +2448,8 @@ typedef struct ignis_adamw_desc {
     bool
         no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
+    bool coupled;   /* Adam: weight decay is part of the gradient (false) */
+    ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -2449,24 +2459,67 @@ typedef struct ignis_sgd_desc {
     ignis_schedule_desc schedule;
     bool no_master; /* as in ignis_adamw_desc */
     bool zero_grad;
+    ignis_loss_scale_desc loss_scale;
 } ignis_sgd_desc;
+
+typedef struct ignis_rmsprop_desc {
+    double lr;           /* 1e-2 */
+    double alpha;        /* 0.99 */
+    double eps;          /* 1e-8 */
+    double momentum;     /* 0 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* as in ignis_adamw_desc */
+    bool zero_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_rmsprop_desc;
+
+typedef struct ignis_lion_desc {
+    double lr;           /* 1e-4 */
+    double beta1;        /* 0.9 */
+    double beta2;        /* 0.99 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* as in ignis_adamw_desc */
+    bool zero_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_lion_desc;
+
+typedef struct ignis_muon_desc {
+    double lr;           /* 1e-3 */
+    double momentum;     /* 0.95 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
+    bool no_master;  /* as in ignis_adamw_desc */
+    bool zero_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
     int64_t step;     /* steps so far */
     double lr;        /* of the last step */
-    double grad_norm; /* when gradients were clipped last, before it */
+    double grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
     int parameters;
+    double loss_scale; /* 1 where losses are not scaled */
+    int64_t skipped;   /* steps, which step does not count */
 } ignis_optimizer_info;
 
 typedef enum ignis_optimizer_part {
-    IGNIS_OPTIMIZER_SELF,   /* f64 [8]: learning rate, clipping, count of steps */
+    IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
-    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients */
+    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER  /* f32 copy of an f16 or bf16 parameter */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
     ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
+    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the divided gradient, eps outside of the root
+    ignis_lion - by Lion (Chen et al. 2023): steps of equal size along the sign of a mean; decay as AdamW's
+    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead, made orthogonal by five rounds of a
+    Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
+    is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
+    0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
     Errors: ARGUMENT (a number outside its range, schedule.total), DEVICE, MEMORY, CUDA.
@@ -2474,19 +2527,24 @@ typedef enum ignis_optimizer_part {
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
+IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc);
+IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
+IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
     One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
-    replayed. Without any gradient nothing happens, and no step is counted.
+    replayed. Without any gradient nothing happens, and no step is counted. With a loss scale the gradients are looked through first, which
+    ignis_clip_grad_norm does, too, and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay. So does
+    one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -2508,6 +2566,16 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
+
+/*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
+    The next step divides the gradients by it, and clipping measures them without it. The scale is on the device, where the steps change it as
+    ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph.
+    backward comes before the next step; a loss has the scale of one optimizer.
+    Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
+    Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer optimizer, ignis_tensor loss);
 
 /*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
@@ -2689,6 +2757,9 @@ static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
+static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
+static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -10745,7 +10816,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
     X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
     X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(ADAM, OPTIM_CU, "ignis_adam")                                                            \
     X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(RMSPROP, OPTIM_CU, "ignis_rmsprop")                                                      \
+    X(LION, OPTIM_CU, "ignis_lion")                                                            \
+    X(MUON, OPTIM_CU, "ignis_muon")                                                            \
+    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply")                                                \
     X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
     X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
@@ -22509,7 +22585,9 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STEP,
        IGNIS__OPTIM_CLIP,
        IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_STATES = 8
+       IGNIS__OPTIM_SCALE = 8,
+       IGNIS__OPTIM_SKIPPED = 10,
+       IGNIS__OPTIM_STATES = 16
 };
 
 #define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
@@ -22528,9 +22606,12 @@ typedef struct ignis__parameter {
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
-    bool adamw, no_master, zero_grad;
-    double lr, beta1, beta2, eps, weight_decay, momentum;
+    const char *name;
+    ignis__builtin step;
+    bool has_first, has_second, no_master, zero_grad, like_adamw;
+    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     ignis_schedule_desc schedule;
+    ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
     int count, capacity;
     ignis__array *state;      /* f64; claimed */
@@ -22626,6 +22707,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     desc.tag = "optimizer";
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
+    state[IGNIS__OPTIM_SCALE] = optimizer->scale.initial;
     optimizer->state = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!optimizer->state)
         return false;
@@ -22647,17 +22729,28 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
     const double no_limit = 1e300;
     ignis__optimizer *optimizer;
     ignis__slot slot;
-    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, "beta1", given->beta1, 0, 1) ||
-        !ignis__optimizer_number(call, "beta2", given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
+    ignis_loss_scale_desc *scale = &given->scale;
+    if (scale->initial == 0)
+        memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
+    else if (scale->interval == 0)
+        scale->interval = 2000;
+    scale->initial = ignis__default(scale->initial, 1);
+    scale->growth = ignis__default(scale->growth, 2);
+    scale->backoff = ignis__default(scale->backoff, 0.5);
+    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
+        !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
-        !ignis__optimizer_number(call, "momentum", given->momentum, 0, no_limit) ||
+        !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
@@ -22685,49 +22778,76 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const
     return handle;
 }
 
+/*  Begins a call that makes an optimizer: `given` has what all descs have. */
+#define IGNIS__OPTIMIZER_GIVEN(desc_type, default_lr, its_name, its_step) \
+    ignis_optimizer none = IGNIS__ZERO;                                   \
+    ignis__optimizer given;                                               \
+    desc_type d;                                                          \
+    if (!ignis__enter(call))                                              \
+        return none;                                                      \
+    memset(&d, 0, sizeof d);                                              \
+    memset(&given, 0, sizeof given);                                      \
+    if (desc)                                                             \
+        d = *desc;                                                        \
+    given.name = its_name;                                                \
+    given.step = its_step;                                                \
+    given.lr = ignis__default(d.lr, default_lr);                          \
+    given.weight_decay = d.weight_decay;                                  \
+    given.schedule = d.schedule;                                          \
+    given.no_master = d.no_master;                                        \
+    given.zero_grad = d.zero_grad;                                        \
+    given.scale = d.loss_scale
+
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_adamw_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.adamw = true;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
+    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
+    given.has_first = given.has_second = true;
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
     given.eps = ignis__default(d.eps, 1e-8);
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_sgd_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
-    given.momentum = d.momentum;
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN_SGD);
+    given.has_first = d.momentum != 0;
+    given.beta1 = d.momentum;
+    return ignis__optimizer_make(call, &given, "momentum", "");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc)
+{
+    static const char call[] = "ignis_rmsprop";
+    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN_RMSPROP);
+    given.has_first = d.momentum != 0;
+    given.has_second = true;
+    given.beta1 = d.momentum;
+    given.beta2 = ignis__default(d.alpha, 0.99);
+    given.eps = ignis__default(d.eps, 1e-8);
+    return ignis__optimizer_make(call, &given, "momentum", "alpha");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
+{
+    static const char call[] = "ignis_lion";
+    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
+    given.has_first = true;
+    given.beta1 = ignis__default(d.beta1, 0.9);
+    given.beta2 = ignis__default(d.beta2, 0.99);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
+{
+    static const char call[] = "ignis_muon";
+    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
+    given.has_first = given.has_second = true;
+    given.beta1 = ignis__default(d.momentum, 0.95);
+    given.like_adamw = d.like_adamw;
+    return ignis__optimizer_make(call, &given, "momentum", "");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
@@ -22748,9 +22868,8 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
-                           optimizer->adamw ? "adamw" : "sgd", optimizer->count, optimizer->count == 1 ? "" : "s",
-                           (int)(optimizer->device - ignis__devices));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d", optimizer->name,
+                           optimizer->count, optimizer->count == 1 ? "" : "s", (int)(optimizer->device - ignis__devices));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -22770,6 +22889,11 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     if (tensor->device != optimizer->device) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
                     (int)(tensor->device - ignis__devices), (int)(optimizer->device - ignis__devices));
+        return false;
+    }
+    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                    ignis__shape_write(&tensor->shape).text);
         return false;
     }
     for (i = 0; i < optimizer->count; i++) {
@@ -22823,8 +22947,8 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ignis__array_claim(data);
     parameter->data = data;
     ignis__array_drop(call, data);
-    ok = (!optimizer->adamw && optimizer->momentum == 0) || ignis__optimizer_array(call, data, wide, &parameter->first);
-    ok = ok && (!optimizer->adamw || ignis__optimizer_array(call, data, wide, &parameter->second));
+    ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
+    ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
     return ok;
@@ -23061,8 +23185,92 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &schedule,
                       &optimizer->schedule.warmup,
                       &optimizer->schedule.total,
-                      &optimizer->schedule.floor};
+                      &optimizer->schedule.floor,
+                      &optimizer->scale.growth,
+                      &optimizer->scale.backoff,
+                      &optimizer->scale.interval};
     return function && ignis__launch(work, function, one, one, 0, params);
+}
+
+/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__storage *storage;
+    ignis__address state, squares, at, checked = 0;
+    uint64_t base;
+    int64_t blocks = 0;
+    int dtype;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
+    bool ok = false;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+        squares = at = base;
+        checked = max_norm == 0 ? state : 0;
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       : NULL;
+        ok = function && ignis__launch(work, function, one, block, 0, clip);
+    }
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  What is about the nearest orthogonal matrix to that in `second`, times sqrt(k), takes its place: Newton-Schulz with Jordan's coefficients.
+    Products are of the smaller side. */
+static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+{
+    const ignis_shape *shape = &parameter->data->shape;
+    double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
+    double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_array second;
+    ignis_tensor u, norm, x, y, a, b;
+    int i;
+    bool ok;
+    second.id = parameter->second->slot.handle;
+    u = ignis_tensor_from_array(second, false);
+    norm = ignis_map_sum("u*u", IGNIS_INPUTS(u));
+    x = ignis_cast(ignis_map("u / max(sqrt(norm), 1e-7)", IGNIS_INPUTS(u, norm)),
+                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    for (i = 0; i < 5; i++) {
+        a = ignis_matmul_t(x, x);
+        b = ignis_matmul(a, a);
+        b = ignis_map("-4.775*a + 2.0315*b", IGNIS_INPUTS(a, b));
+        y = ignis_matmul(b, x);
+        x = ignis_map("3.4445*x + y", IGNIS_INPUTS(x, y));
+    }
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    ok = x.id &&
+         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+    return ignis_scope_end(scope) == IGNIS_OK && ok;
+}
+
+/*  All matrices that have a gradient. */
+static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+{
+    const ignis__parameter *parameter;
+    bool ok = true, has;
+    int i;
+    for (i = 0; i < optimizer->count && ok; i++) {
+        parameter = &optimizer->parameters[i];
+        ignis__mutex_lock(&parameter->tensor->slot.lock);
+        has = parameter->tensor->grad != NULL;
+        ignis__mutex_unlock(&parameter->tensor->slot.lock);
+        if (has && parameter->data->numel > 0)
+            ok = ignis__muon_orthogonal(optimizer, parameter);
+    }
+    return ok;
 }
 
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
@@ -23071,19 +23279,21 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
     int zero_grad;
-    void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
+    void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
-    adamw[3] = &optimizer->beta1;
-    adamw[4] = &optimizer->beta2;
-    adamw[5] = &optimizer->eps;
-    sgd[3] = &optimizer->momentum;
+    params[3] = &optimizer->beta1;
+    params[4] = &optimizer->beta2;
+    params[5] = &optimizer->eps;
     ok = optimizer->row_count == 0 ||
-         (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
-          (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
-                            : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+          ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
+          ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+        ok = ok && ignis__muon_orthogonals(optimizer) &&
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -23100,16 +23310,8 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
 {
     static const char call[] = "ignis_clip_grad_norm";
-    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__work work;
     ignis__optimizer *optimizer;
-    ignis__storage *storage;
-    ignis__address state, squares, at;
-    uint64_t base;
-    int64_t blocks = 0;
-    int dtype;
-    void *sums[] = {&at, NULL, NULL}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
-    bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!(max_norm > 0))
@@ -23117,22 +23319,34 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
         return ignis__failed();
-    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    storage = blocks ? ignis__storage_make(call, work.device, blocks * (int64_t)sizeof(double)) : NULL;
-    ok = blocks == 0;
-    if (storage)
-        ignis__atomic_add(&storage->users, 1); /* this call */
-    if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
-        squares = at = base;
-        ok = ignis__work_write(&work, optimizer->state, &state) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at);
-        function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
-        ok = function && ignis__launch(&work, function, one, block, 0, clip);
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
+}
+
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
+{
+    static const char call[] = "ignis_scale_loss";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis_tensor scale = ignis__no_tensor(), result = scale;
+    ignis_tensor_info info;
+    ignis_array state, view;
+    if (!optimizer)
+        return result;
+    if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+    } else if (info.dtype) {
+        state.id = optimizer->state->slot.handle;
+        view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);
+        if (view.id)
+            scale = ignis_tensor_from_array(view, false);
+        if (scale.id)
+            result = ignis_map("loss * scale", IGNIS_INPUTS(loss, scale));
+        if (view.id)
+            ignis_array_free(view);
+        ignis__tensor_discard(call, scale);
     }
-    if (storage)
-        ignis__storage_drop(call, storage);
-    return ignis__optimizer_end(optimizer, &work, ok);
+    ignis__optimizer_drop(call, optimizer);
+    return result;
 }
 
 /* --- looking at and changing the state ------------------------------------------------------------------------------- */
@@ -23181,6 +23395,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle,
             info->step = (int64_t)state[IGNIS__OPTIM_STEP];
             info->lr = state[IGNIS__OPTIM_LR];
             info->grad_norm = state[IGNIS__OPTIM_NORM];
+            info->loss_scale = state[IGNIS__OPTIM_SCALE];
+            info->skipped = (int64_t)state[IGNIS__OPTIM_SKIPPED];
             ignis__mutex_lock(&optimizer->slot.lock);
             info->parameters = optimizer->count;
             ignis__mutex_unlock(&optimizer->slot.lock);
