@@ -1635,7 +1635,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed);
     Returns: the array, or no handle (no gradient was computed yet: that is no failure).
     Errors: FREED.
     Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by each ignis_backward until
-    ignis_zero_grad.
+    ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
     Threads: any. */
 IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor);
 IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
@@ -2310,7 +2310,8 @@ typedef struct ignis_cross_entropy_desc {
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
-    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
+                                  2^27 logits; all, where that takes less memory) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -2448,7 +2449,10 @@ typedef struct ignis_adamw_desc {
     bool
         no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
-    bool coupled;   /* Adam: weight decay is part of the gradient (false) */
+    bool
+        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
+                       Those of data-parallel training stay where they are, and become zero (false) */
+    bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
@@ -2457,8 +2461,9 @@ typedef struct ignis_sgd_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* as in ignis_adamw_desc */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_sgd_desc;
 
@@ -2469,8 +2474,9 @@ typedef struct ignis_rmsprop_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* as in ignis_adamw_desc */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_rmsprop_desc;
 
@@ -2480,8 +2486,9 @@ typedef struct ignis_lion_desc {
     double beta2;        /* 0.99 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* as in ignis_adamw_desc */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_lion_desc;
 
@@ -2491,8 +2498,9 @@ typedef struct ignis_muon_desc {
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
     bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
-    bool no_master;  /* as in ignis_adamw_desc */
+    bool no_master;  /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
     ignis_loss_scale_desc loss_scale;
 } ignis_muon_desc;
 
@@ -15732,7 +15740,7 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
-/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
 static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
@@ -15748,9 +15756,6 @@ static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
     ignis__leaf_leave(tensor);
     if (before)
         ignis__array_unclaim(call, before);
-    if (grouped)
-        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
-                    ignis__shape_write(&tensor->shape).text);
     return !grouped;
 }
 
@@ -15767,8 +15772,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
         ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
     if (ok && grad.id)
         ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
-    if (ok)
-        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (ok && values)
+        ok = ignis__gradient_set(call, tensor, values);
+    else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
     if (values)
         ignis__array_drop(call, values);
     ignis__tensor_drop(call, tensor);
@@ -21600,6 +21608,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
@@ -21769,6 +21778,13 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
+{
+    int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
+    return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
+}
+
 /*  Checks the inputs, and describes what is to be done. */
 static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
 {
@@ -21789,7 +21805,7 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
         return false;
-    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
     p->chunk = ignis__clamp(rows, 1, p->chunk);
     p->product.m = rows;
     p->product.n = w->dim[0];
@@ -22601,6 +22617,7 @@ typedef struct ignis__parameter {
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master;
     double decay;
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
@@ -22608,7 +22625,7 @@ typedef struct ignis__optimizer {
     ignis__device *device;
     const char *name;
     ignis__builtin step;
-    bool has_first, has_second, no_master, zero_grad, like_adamw;
+    bool has_first, has_second, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     ignis_schedule_desc schedule;
     ignis_loss_scale_desc scale; /* interval 0: none */
@@ -22796,6 +22813,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     given.schedule = d.schedule;                                          \
     given.no_master = d.no_master;                                        \
     given.zero_grad = d.zero_grad;                                        \
+    given.drop_grad = d.drop_grad;                                        \
     given.scale = d.loss_scale
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
@@ -22995,12 +23013,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, unsigned writes, ignis__optim_row *row,
-                                 bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
     ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
     if (parameter->tensor->grad)
         grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
     ignis__mutex_unlock(&parameter->tensor->slot.lock);
@@ -23144,7 +23162,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (writes & IGNIS__WRITES_DATA && optimizer->zero_grad)
+        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;
         if (ignis__optimizer_gather(work, optimizer, writes))
             return optimizer;
@@ -23278,12 +23296,14 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__work work;
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
-    int zero_grad;
+    int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
+    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+        zero_grad |= optimizer->parameters[i].grouped;
     params[3] = &optimizer->beta1;
     params[4] = &optimizer->beta2;
     params[5] = &optimizer->eps;
@@ -23294,6 +23314,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
         ok = ok && ignis__muon_orthogonals(optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
+    for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
+        (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 

@@ -34,7 +34,7 @@
         norm_grad.cu               173 lines    8561 bytes
         norm_odd.cu                139 lines    6217 bytes
         norm_odd.cuh               200 lines    7591 bytes
-        optim.cu                   367 lines   16733 bytes
+        optim.cu                   368 lines   16727 bytes
         pattern.cu                  94 lines    3728 bytes
         pointwise.cu                55 lines    2837 bytes
         random.cu                  148 lines    6695 bytes
@@ -8358,11 +8358,12 @@ static const char *const ignis__lines_optim_cu[] = {
     "{",
     "    const chunk c(table, count);",
     "    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);",
-    "    const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);",
+    "    const Wide b2 = Wide(alpha);",
     "    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {",
     "        grad += decay * value;",
-    "        second = b2 * second + not_b2 * grad * grad;",
-    "        first = wide_momentum * first + grad / (sqrt(second) + wide_eps);",
+    "        second = b2 * (second - grad * grad) + grad * grad;",
+    "        grad /= sqrt(second) + wide_eps;",
+    "        first = wide_momentum * first + grad;",
     "        value -= lr * first;",
     "    });",
     "}",
@@ -10619,7 +10620,7 @@ static const ignis__source ignis__sources[] = {
     {"norm_grad.cu", 0x93cde43bd6d9b3fbULL, ignis__lines_norm_grad_cu, 173},
     {"norm_odd.cu", 0xf52ec3636ce4a118ULL, ignis__lines_norm_odd_cu, 139},
     {"norm_odd.cuh", 0x6e941b90a63733b2ULL, ignis__lines_norm_odd_cuh, 200},
-    {"optim.cu", 0xf2131b59a4dc7500ULL, ignis__lines_optim_cu, 367},
+    {"optim.cu", 0x7bb2aca8f071eb4aULL, ignis__lines_optim_cu, 368},
     {"pattern.cu", 0x33a5df9ff21a8a33ULL, ignis__lines_pattern_cu, 94},
     {"pointwise.cu", 0xe7ff004d0c1b2906ULL, ignis__lines_pointwise_cu, 55},
     {"random.cu", 0x0791f3b055b13b06ULL, ignis__lines_random_cu, 148},

@@ -7,7 +7,7 @@
     Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what forward and backward
     take together, less the forward alone.
 
-        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt] [llama] [gpt-xl]
         wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
@@ -229,7 +229,7 @@ static void bench_mlp(void)
     mlp m;
     int i;
     memset(&desc, 0, sizeof desc);
-    desc.zero_grad = true;
+    desc.drop_grad = true;
     m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
     m.targets = random_ids(IGNIS_SHAPE(examples), 10);
     m.optimizer = ignis_adamw(&desc);
@@ -566,14 +566,17 @@ static void bench_gpt(void)
 }
 
 /*  Models that fill a device. The peak of memory is theirs alone where no other section runs in the same call. */
-static void bench_large(void)
+static void bench_llama(void)
 {
-    static gpt g;
     static llama l;
     llama_open(&l);
     model_rows("Llama 1B, B 4, T 2048", (double)(l.sequences * l.context), llama_step_of, &l);
     llama_close(&l);
-    ignis_memory_trim(0);
+}
+
+static void bench_gpt_xl(void)
+{
+    static gpt g;
     gpt_open(&g, &gpt_1558m);
     gpt_optimize(&g);
     model_rows("GPT-2 1.5B, B 8, T 1024", (double)(g.sequences * g.context), gpt_step_of, &g);
@@ -587,8 +590,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } sections[] = {{"host", bench_host},           {"mlp", bench_mlp}, {"memory", bench_memory},
-                    {"attention", bench_attention}, {"gpt", bench_gpt}, {"large", bench_large}};
+    } sections[] = {{"host", bench_host}, {"mlp", bench_mlp},     {"memory", bench_memory}, {"attention", bench_attention},
+                    {"gpt", bench_gpt},   {"llama", bench_llama}, {"gpt-xl", bench_gpt_xl}};
     ignis_device_info device;
     ignis_desc desc;
     int i, k, words = 1; /* that are no section */

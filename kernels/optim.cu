@@ -254,11 +254,12 @@ ignis_rmsprop(const ignis_parameter *table, int count, const double *state, doub
 {
     const chunk c(table, count);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
-    const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);
+    const Wide b2 = Wide(alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
-        second = b2 * second + not_b2 * grad * grad;
-        first = wide_momentum * first + grad / (sqrt(second) + wide_eps);
+        second = b2 * (second - grad * grad) + grad * grad;
+        grad /= sqrt(second) + wide_eps;
+        first = wide_momentum * first + grad;
         value -= lr * first;
     });
 }
