@@ -6,7 +6,7 @@
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
-        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS, ON DRY RUNS
         >>device        devices, facts about them
         >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
@@ -23,7 +23,7 @@
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
 
     HOW TO USE
 
@@ -288,6 +288,15 @@
         a kernel asks the driver, which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has,
         and ignis_kernel_reload puts a new program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
 
+    ON DRY RUNS (>>setup, >>memory)
+
+        How much memory will a program need, and of what? With ignis_desc.dry_run, or IGNIS_DRY_RUN=1 in the environment of a program as it is, no
+        driver is opened, and nothing is compiled, allocated or run: checks, shapes, the tape and the cache of device memory work as always, on
+        addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
+        device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
+        fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
+        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+
     ON THREADS
 
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
@@ -323,6 +332,8 @@
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
         #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs, files. Compiles in
                                    half the time, and makes a program 0.14 MB smaller
+        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
+                                   and launch kernels. Two stores a call; such functions are macros then
         #define IGNIS_ASSERT(c)    instead of assert
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
 
@@ -556,7 +567,8 @@ typedef enum ignis_status {
     X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
     X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
-    X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")
+    X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
+    X(REPORT_IO, IO, "a report can be written to the file that is named")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -685,6 +697,9 @@ typedef struct ignis_desc {
     ignis_logger logger;          /* writes warnings and errors to stderr */
     ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; the faster as a rule) */
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
+    bool dry_run;                 /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
+    const struct ignis_device_info *dry_device; /* the device of a dry run: facts that are 0 are those of an H200 (all) */
+    bool trace_memory; /* true: ignis_memory_rows knows what the peak was made of (IGNIS_TRACE_MEMORY=1; always in a dry run) */
 } ignis_desc;
 
 /*  The libraries that are opened at run time. */
@@ -726,6 +741,14 @@ IGNIS_API ignis_status ignis_shutdown(void);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_version_string(void);
+
+/*  ignis_call_site - say where in the caller's code the calling thread is, for ignis_memory_rows and what is made of them
+    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that make something say it themselves.
+    Returns: nothing.
+    Errors: none.
+    Ownership: file is a constant string, such as __FILE__.
+    Threads: any; each has its own. */
+IGNIS_API void ignis_call_site(const char *file, int line);
 
 /*  ignis_library_query - load a library if it is not loaded, and say which file it came from
     Returns: IGNIS_OK, and *info filled.
@@ -929,6 +952,26 @@ typedef struct ignis_memory_info {
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
+
+/*  Memory by what it was taken for. */
+typedef struct ignis_memory_row {
+    char tag[32];       /* of the array; "": it has none, or it is memory that an operation works with */
+    const char *call;   /* the function that made it, */
+    const char *inside; /* and the one that has run that, such as "ignis_backward"; "" */
+    const char *file;   /* where the caller's code called it, if compiled with IGNIS_TRACE_CALLS; "" */
+    int line;
+    int64_t live_bytes, live_blocks;
+    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without ignis_desc.trace_memory */
+} ignis_memory_row;
+
+/*  ignis_memory_rows - what a device's memory is used for: by tag, function and place in the caller's code, the most at the peak first
+    With ignis_desc.trace_memory, and in a dry run, rows stay when their memory is freed, and say what they had at the peak; else there are those
+    alone that live. Bytes are those of blocks, which are rounded up to 512. rows may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, DEVICE, MEMORY.
+    Ownership: rows are copies; their strings are constant.
+    Threads: any. */
+IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
 /*  ignis_memory_trim - give cached memory that no array uses back to the driver
     Returns: the number of bytes given back, -1 on failure.
@@ -2817,6 +2860,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_IMPLEMENTED
 #define IGNIS_IMPLEMENTED
+#ifdef IGNIS__AT
+#error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis.h"
+#endif
 
 /* ===============================================================================================================
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
@@ -3507,6 +3553,8 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
     bool called_back;                /* it runs a function given to ignis_stream_call */
+    const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
+    int line;
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -3527,6 +3575,7 @@ static struct {
     uint64_t forked; /* this process is a child of the one that called ignis_setup */
     uint64_t setups; /* how many there were */
     bool verbose;
+    bool dry_run;
     ignis_logger logger;
 } ignis__global;
 
@@ -3777,6 +3826,12 @@ static bool ignis__enter(const char *call)
         return true;
     ignis__enter_refuse(call);
     return false;
+}
+
+IGNIS_API void ignis_call_site(const char *file, int line)
+{
+    ignis__this_thread.file = file;
+    ignis__this_thread.line = line;
 }
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
@@ -4734,6 +4789,7 @@ enum {
     IGNIS__CU_POINTER_RANGE_START = 11,
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_MEMORY_DEVICE = 2,
     IGNIS__CU_CAPTURE_RELAXED = 2,
     IGNIS__CU_NOT_FOUND = 500,
     IGNIS__CU_NOT_READY = 600,
@@ -6016,9 +6072,34 @@ IGNIS_API ignis_status ignis_synchronize(void)
 #define IGNIS__BINS 512
 #define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
 
+/*  What memory was taken for. */
+typedef struct ignis__origin {
+    const char *call, *inside, *file; /* the last two may be null */
+    int line;
+    char tag[32];
+} ignis__origin;
+
+static void ignis__origin_now(ignis__origin *origin, const char *call)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    origin->call = call;
+    origin->inside = thread->inside ? thread->inside->call : NULL;
+    origin->file = thread->file;
+    origin->line = thread->line;
+}
+
+/*  A row of what is counted. */
+typedef struct ignis__counted {
+    ignis_memory_row row; /* its peak is that of the peak with the number... */
+    uint64_t peaks;       /* ...and the live bytes where there was another one since */
+    struct ignis__counted *next;
+} ignis__counted;
+
 typedef struct ignis__block {
     ignis__address address;
     int64_t size;
+    ignis__origin origin;           /* of its last use; call is null when it is over */
+    ignis__counted *counted;        /* null: nobody counts */
     struct ignis__cache_part *part; /* stream and size class it belongs to */
     bool used;
     struct ignis__block *below, *above;    /* neighbours in the segment */
@@ -6051,10 +6132,12 @@ typedef struct ignis__cache {
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
+    ignis__counted *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;          /* of live_bytes so far */
 } ignis__cache;
 
 static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
-static bool ignis__memory_bypass;
+static bool ignis__memory_bypass, ignis__memory_traced;
 static uint64_t ignis__pinned_bytes;
 
 /*  Up to 63 units each size has its bin; above, a power of two has eight. */
@@ -6202,6 +6285,49 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     }
 }
 
+/*  The row of an origin in a list, added if it is new; null: out of host memory. */
+IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, const ignis__origin *origin)
+{
+    const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
+    ignis__counted *counted = *list;
+    while (counted &&
+           !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
+             strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
+        counted = counted->next;
+    if (counted || (counted = (ignis__counted *)ignis__alloc(sizeof *counted)) == NULL)
+        return counted;
+    memcpy(counted->row.tag, origin->tag, sizeof counted->row.tag);
+    counted->row.call = origin->call;
+    counted->row.inside = inside;
+    counted->row.file = file;
+    counted->row.line = origin->line;
+    counted->next = *list;
+    return *list = counted;
+}
+
+/*  What a row had at the peak is what it has, unless that was written down when it changed later. */
+static int64_t ignis__counted_peak(const ignis__cache *cache, const ignis__counted *counted)
+{
+    return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
+}
+
+IGNIS__COLD static void ignis__counted_add(ignis__cache *cache, ignis__counted *counted, int64_t bytes)
+{
+    counted->row.peak_bytes = ignis__counted_peak(cache, counted);
+    counted->peaks = cache->peaks;
+    counted->row.live_bytes += bytes;
+    counted->row.live_blocks += bytes > 0 ? 1 : -1;
+}
+
+static void ignis__counted_free(ignis__counted **list)
+{
+    while (*list) {
+        ignis__counted *next = (*list)->next;
+        ignis__free(*list);
+        *list = next;
+    }
+}
+
 static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
@@ -6209,10 +6335,31 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
     info->live_blocks += (live > 0) - (live < 0);
     info->reserved_bytes += reserved;
     info->segments += (reserved > 0) - (reserved < 0);
-    if (info->live_bytes > info->live_peak)
+    if (info->live_bytes > info->live_peak) {
         info->live_peak = info->live_bytes;
+        cache->peaks++;
+    }
     if (info->reserved_bytes > info->reserved_peak)
         info->reserved_peak = info->reserved_bytes;
+}
+
+/*  A block begins to be used, or ends. */
+static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+{
+    block->origin = *origin;
+    block->counted = ignis__memory_traced ? ignis__counted_find(&cache->counted, origin) : NULL;
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, block->size);
+    ignis__memory_count(cache, block->size, 0);
+}
+
+static void ignis__block_end(ignis__cache *cache, ignis__block *block)
+{
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, -block->size);
+    ignis__memory_count(cache, -block->size, 0);
+    block->counted = NULL;
+    block->origin.call = NULL;
 }
 
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
@@ -6425,7 +6572,8 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
 }
 
 /*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
-static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
+                                            int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__cache_part *part;
@@ -6445,7 +6593,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
         block = ignis__memory_find(call, device, cache, part, rounded, &error);
     if (block) {
         ignis__block_use(cache, block, ignis__memory_bypass ? block->size : rounded);
-        ignis__memory_count(cache, block->size, 0);
+        ignis__block_begin(cache, block, origin);
     } else if (error == IGNIS__NO_HOST_MEMORY) {
         ignis__fail_host_memory(call, part ? sizeof *block : sizeof *part);
     } else if (!ignis__devices_lost()) {
@@ -6455,12 +6603,20 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     return block;
 }
 
+static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+{
+    ignis__origin origin;
+    ignis__origin_now(&origin, call);
+    memset(origin.tag, 0, sizeof origin.tag);
+    return ignis__memory_take_for(call, &origin, device, stream, size);
+}
+
 /*  Gives memory back in the order of its stream. The device is entered. */
 static void ignis__memory_give(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
-    ignis__memory_count(cache, -block->size, 0);
+    ignis__block_end(cache, block);
     ignis__block_unuse(cache, block);
     ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
@@ -6474,6 +6630,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
     ignis__cache_part *part;
+    ignis__origin origin = IGNIS__ZERO;
     ignis__block *block;
     ignis__mutex_lock(&cache->lock);
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
@@ -6483,7 +6640,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         block->larger = NULL;
         cache->info.allocations++;
         cache->info.cache_hits++;
-        ignis__memory_count(cache, block->size, 0);
+        ignis__origin_now(&origin, call);
+        ignis__block_begin(cache, block, &origin);
     }
     ignis__mutex_unlock(&cache->lock);
     if (block || (block = ignis__memory_take(call, device, stream, 8)) == NULL)
@@ -6503,7 +6661,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
         return;
     }
     ignis__mutex_lock(&cache->lock);
-    ignis__memory_count(cache, -block->size, 0);
+    ignis__block_end(cache, block);
     block->larger = block->part->zeroed;
     block->part->zeroed = block;
     ignis__mutex_unlock(&cache->lock);
@@ -6554,10 +6712,11 @@ IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void 
     ignis__mutex_unlock(&cache->trimming);
 }
 
-IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass)
+IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
 {
     int i;
     ignis__memory_bypass = bypass;
+    ignis__memory_traced = traced;
     ignis__pinned_bytes = 0;
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
@@ -6602,6 +6761,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->parts = part->next;
         ignis__free(part);
     }
+    ignis__counted_free(&cache->counted);
 }
 
 /*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
@@ -6790,6 +6950,76 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_
     info->device_total = (int64_t)total;
     info->pinned_bytes = (int64_t)ignis__atomic_load(&ignis__pinned_bytes);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
+{
+    const ignis_memory_row *x = (const ignis_memory_row *)a, *y = (const ignis_memory_row *)b;
+    int order = (x->peak_bytes < y->peak_bytes) - (x->peak_bytes > y->peak_bytes);
+    return order ? order : (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
+}
+
+/*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
+IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
+{
+    ignis__counted *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
+    ignis__block *first, *block;
+    ignis_memory_row *rows = NULL;
+    bool ok = true;
+    *count = 0;
+    ignis__mutex_lock(&cache->lock);
+    for (first = ignis__memory_traced ? NULL : cache->segments; first; first = first->next_segment) {
+        for (block = first; ok && block; block = block->above) {
+            if (!block->used || !block->origin.call)
+                continue;
+            counted = ignis__counted_find(&list, &block->origin);
+            ok = counted != NULL;
+            if (ok) {
+                counted->row.live_bytes += block->size;
+                counted->row.live_blocks++;
+            }
+        }
+    }
+    for (counted = *from; counted; counted = counted->next)
+        ++*count;
+    rows = ok ? (ignis_memory_row *)ignis__alloc((size_t)(*count + 1) * sizeof *rows) : NULL;
+    for (counted = *from, *count = 0; rows && counted; counted = counted->next) {
+        rows[*count] = counted->row;
+        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__counted_peak(cache, counted) : 0;
+    }
+    ignis__mutex_unlock(&cache->lock);
+    ignis__counted_free(&list);
+    if (rows)
+        qsort(rows, (size_t)*count, sizeof *rows, ignis__row_order);
+    else
+        ignis__fail_host_memory(call, (size_t)(*count + 1) * sizeof *rows);
+    return rows;
+}
+
+IGNIS__COLD IGNIS_API int ignis_memory_rows(int ordinal, ignis_memory_row *rows, int capacity)
+{
+    static const char call[] = "ignis_memory_rows";
+    ignis_memory_row *made;
+    ignis__device *device;
+    int count;
+    if (!ignis__enter(call))
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        return -1;
+    }
+    if (!rows && capacity > 0) {
+        ignis__fail_null(call, "rows");
+        return -1;
+    }
+    device = ignis__device_get(call, ordinal);
+    made = device ? ignis__rows_make(call, &ignis__caches[ordinal], &count) : NULL;
+    if (!made)
+        return -1;
+    if (capacity > 0)
+        memcpy(rows, made, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
+    ignis__free(made);
+    return count;
 }
 
 IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
@@ -7108,6 +7338,7 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
+    ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;            /* in whose order the memory is taken and given; null: not decided */
@@ -7193,6 +7424,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
+    ignis__origin_now(&storage->origin, call);
     return storage;
 }
 
@@ -7327,7 +7559,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
         ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
-        block = ignis__memory_take(call, storage->device, from, storage->size);
+        block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
@@ -7666,6 +7898,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
     if (desc->tag) {
         length = strlen(desc->tag);
         memcpy(array->tag, desc->tag, length < sizeof array->tag ? length : sizeof array->tag - 1);
+        memcpy(storage->origin.tag, array->tag, sizeof array->tag);
     }
     return ignis__array_publish(array);
 }
@@ -10030,6 +10263,8 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     uint64_t key[2];
     bool trust, again;
     memset(unit, 0, sizeof *unit);
+    if (ignis__global.dry_run) /* nothing is compiled */
+        return !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
     trust = ignis__image_key(program, device, key);
@@ -10374,9 +10609,9 @@ IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel
     ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
     ignis__address address = 0;
     size_t bytes = 0;
-    int error = code ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
-    if (!code)
-        return false;
+    int error = code && !ignis__global.dry_run ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    if (!code || ignis__global.dry_run) /* which knows no variables */
+        return code != NULL;
     if (error == IGNIS__CU_NOT_FOUND)
         ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
                     kernel->program.entry, name);
@@ -24827,6 +25062,413 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
 #endif /* IGNIS_NO_TENSORS */
 
 /* ===============================================================================================================
+   >>dry - dry runs: a driver that does nothing.
+   =============================================================================================================== */
+
+/*  ignis_desc.dry_run fills the tables of the libraries with these: they give out addresses, count them, and do nothing else. All that stands above
+    runs as on a device, the cache of device memory with its rounding too. What reads the device finds zeros. One device, one context; a stream
+    knows whether it is captured; of everything else that has a handle one is as good as another. */
+typedef struct ignis__dry_memory {
+    ignis__address start;
+    size_t size;
+    struct ignis__dry_memory *next;
+} ignis__dry_memory;
+
+static struct {
+    ignis_device_info device;
+    ignis__mutex lock;
+    ignis__dry_memory *memory;
+    size_t used;
+    ignis__address next;
+} ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
+
+/*  Calls that have nothing to do, by what they are given. */
+static int ignis__dry_number(int number) { return (void)number, 0; }
+static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
+static int ignis__dry_nothing(void) { return 0; }
+static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
+static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
+static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
+static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
+
+/*  Calls that give a handle. */
+static int ignis__dry_give(void **handle)
+{
+    *handle = &ignis__dry;
+    return 0;
+}
+static int ignis__dry_none(void **context)
+{
+    *context = NULL;
+    return 0;
+}
+static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_give(context); }
+static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_give(context); }
+static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_give(event); }
+static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_give(module); }
+static int ignis__dry_function(void **function, void *module, const char *name)
+{
+    return (void)module, (void)name, ignis__dry_give(function);
+}
+static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags) { return (void)graph, (void)flags, ignis__dry_give(exec); }
+
+/*  Streams. */
+static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
+{
+    (void)flags, (void)priority;
+    *stream = ignis__alloc(sizeof(uint64_t)); /* 1 while it is captured */
+    return *stream ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
+static int ignis__dry_stream_free(void *stream)
+{
+    ignis__free(stream);
+    return 0;
+}
+static bool ignis__dry_captured(void *stream)
+{
+    return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
+}
+static int ignis__dry_capturing(void *stream, int *captured)
+{
+    *captured = ignis__dry_captured(stream);
+    return 0;
+}
+static int ignis__dry_capture(void *stream, int mode)
+{
+    (void)mode;
+    ignis__atomic_store((uint64_t *)stream, 1);
+    return 0;
+}
+static int ignis__dry_capture_end(void *stream, void **graph)
+{
+    ignis__atomic_store((uint64_t *)stream, 0);
+    return ignis__dry_give(graph);
+}
+static int ignis__dry_elapsed(float *ms, void *first, void *last)
+{
+    (void)first, (void)last;
+    *ms = 0;
+    return 0;
+}
+static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
+{
+    if (!ignis__dry_captured(stream))
+        fn(user_data);
+    return 0;
+}
+
+/*  Facts. */
+static int ignis__dry_one(int *count)
+{
+    *count = 1;
+    return 0;
+}
+static int ignis__dry_version(int *version)
+{
+    *version = ignis__dry.device.driver_version;
+    return 0;
+}
+static int ignis__dry_device_get(int *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+static int ignis__dry_name(char *name, int size, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "%s", ignis__dry.device.name);
+    return 0;
+}
+static int ignis__dry_bus(char *name, int size, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "%s", ignis__dry.device.pci_bus_id);
+    return 0;
+}
+static int ignis__dry_uuid(void *uuid, int device)
+{
+    (void)device;
+    memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
+    return 0;
+}
+static int ignis__dry_total(size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = (size_t)ignis__dry.device.memory_total;
+    return 0;
+}
+static int ignis__dry_attribute(int *value, int attribute, int device)
+{
+    const ignis_device_info *info = &ignis__dry.device;
+    (void)device;
+    switch (attribute) {
+    case IGNIS__CU_ATTRIBUTE_MAX_THREADS: *value = info->max_threads_per_block; break;
+    case IGNIS__CU_ATTRIBUTE_WARP_SIZE: *value = info->warp_size; break;
+    case IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS: *value = info->multiprocessors; break;
+    case IGNIS__CU_ATTRIBUTE_L2_BYTES: *value = (int)info->l2_bytes; break;
+    case IGNIS__CU_ATTRIBUTE_MAJOR: *value = info->compute_major; break;
+    case IGNIS__CU_ATTRIBUTE_MINOR: *value = info->compute_minor; break;
+    case IGNIS__CU_ATTRIBUTE_SHARED_OPTIN: *value = info->shared_per_block; break;
+    default: *value = 0;
+    }
+    return 0;
+}
+static int ignis__dry_function_get(int *value, int attribute, void *function)
+{
+    (void)function;
+    *value = attribute == IGNIS__CU_FUNC_MAX_THREADS ? ignis__dry.device.max_threads_per_block
+                                                     : 0; /* else registers, and memory that a kernel has of itself */
+    return 0;
+}
+/*  As far as threads and dynamic shared memory go; registers are not known. */
+static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
+{
+    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
+    (void)function;
+    *blocks = (int)(fit < most ? fit : most);
+    return 0;
+}
+static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
+                          int promotion, int fill)
+{
+    (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
+    (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    return 0;
+}
+
+/*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
+static int ignis__dry_free_bytes(size_t *available, size_t *total)
+{
+    *total = (size_t)ignis__dry.device.memory_total;
+    ignis__mutex_lock(&ignis__dry.lock);
+    *available = *total - ignis__dry.used;
+    ignis__mutex_unlock(&ignis__dry.lock);
+    return 0;
+}
+static int ignis__dry_alloc(ignis__address *address, size_t size)
+{
+    ignis__dry_memory *memory = (ignis__dry_memory *)ignis__alloc(sizeof *memory);
+    bool fits;
+    ignis__mutex_lock(&ignis__dry.lock);
+    fits = memory && size <= (size_t)ignis__dry.device.memory_total - ignis__dry.used;
+    if (fits) {
+        memory->start = *address = ignis__dry.next;
+        memory->size = size;
+        memory->next = ignis__dry.memory;
+        ignis__dry.memory = memory;
+        ignis__dry.used += size;
+        ignis__dry.next += (size / ((size_t)2 << 20) + 1) * ((size_t)2 << 20);
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    if (!fits)
+        ignis__free(memory);
+    return fits ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_free(ignis__address address)
+{
+    ignis__dry_memory **link = &ignis__dry.memory, *memory;
+    ignis__mutex_lock(&ignis__dry.lock);
+    while (*link && (*link)->start != address)
+        link = &(*link)->next;
+    memory = *link;
+    if (memory) {
+        *link = memory->next;
+        ignis__dry.used -= memory->size;
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    ignis__free(memory);
+    return memory ? 0 : IGNIS__CU_INVALID_VALUE;
+}
+static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    *memory = ignis__alloc(size);
+    return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_pinned_free(void *memory)
+{
+    ignis__free(memory);
+    return 0;
+}
+/*  Host memory is none that it knows. */
+static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
+{
+    const ignis__dry_memory *memory;
+    unsigned i;
+    ignis__mutex_lock(&ignis__dry.lock);
+    for (memory = ignis__dry.memory; memory && address - memory->start >= memory->size; memory = memory->next)
+        ;
+    for (i = 0; i < count; i++) {
+        switch (attributes[i]) {
+        case IGNIS__CU_POINTER_MEMORY_TYPE: *(int *)values[i] = memory ? IGNIS__CU_MEMORY_DEVICE : 0; break;
+        case IGNIS__CU_POINTER_ORDINAL: *(int *)values[i] = 0; break;
+        case IGNIS__CU_POINTER_RANGE_START: *(ignis__address *)values[i] = memory ? memory->start : 0; break;
+        default: *(size_t *)values[i] = memory ? memory->size : 0;
+        }
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    return 0;
+}
+static int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
+{
+    return (void)to, (void)value, (void)size, (void)stream, 0;
+}
+static int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
+{
+    return (void)to, (void)from, (void)size, (void)stream, 0;
+}
+static int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
+{
+    (void)from, (void)stream;
+    memset(to, 0, size);
+    return 0;
+}
+static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
+{
+    return (void)to, (void)from, (void)size, (void)stream, 0;
+}
+static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                             unsigned block_z, unsigned shared, void *stream, void **params, void **extra)
+{
+    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    return (void)shared, (void)stream, (void)params, (void)extra, 0;
+}
+
+#ifndef IGNIS_NO_TENSORS
+/*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
+static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_give(desc); }
+static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
+{
+    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_give(layout);
+}
+static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_t size)
+{
+    return (void)desc, (void)attribute, (void)value, (void)size, 0;
+}
+static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, void *choice,
+                                int *found)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference, (void)wanted;
+    ((ignis__lt_choice *)choice)->workspace = IGNIS__LT_WORKSPACE;
+    *found = 1;
+    return 0;
+}
+static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
+                             const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algo, void *workspace,
+                             size_t size, void *stream)
+{
+    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c, (void)layout_c, (void)d;
+    return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
+}
+
+IGNIS__COLD static void ignis__dry_bind_products(void)
+{
+    struct ignis__cublaslt_api *lt = &ignis__cublaslt;
+    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_give;
+    lt->cublasLtDestroy = lt->cublasLtMatmulDescDestroy = lt->cublasLtMatrixLayoutDestroy = ignis__dry_handle;
+    lt->cublasLtMatmulPreferenceDestroy = ignis__dry_handle;
+    lt->cublasLtMatmulDescCreate = ignis__dry_lt_desc;
+    lt->cublasLtMatrixLayoutCreate = ignis__dry_lt_layout;
+    lt->cublasLtMatmulDescSetAttribute = lt->cublasLtMatrixLayoutSetAttribute = ignis__dry_lt_set;
+    lt->cublasLtMatmulPreferenceSetAttribute = ignis__dry_lt_set;
+    lt->cublasLtMatmulAlgoGetHeuristic = ignis__dry_lt_choose;
+    lt->cublasLtMatmul = ignis__dry_lt_run;
+}
+#endif
+
+/*  What a dry run needs of the driver; the rest, sharing among devices and processes, is refused by ignis_collective.h. */
+IGNIS__COLD static void ignis__dry_bind(void)
+{
+    struct ignis__cuda_api *cuda = &ignis__cuda;
+    memset(cuda, 0, sizeof *cuda);
+    cuda->cuInit = ignis__dry_flags;
+    cuda->cuDevicePrimaryCtxRelease_v2 = ignis__dry_number;
+    cuda->cuCtxSynchronize = ignis__dry_nothing;
+    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery = ignis__dry_handle;
+    cuda->cuEventDestroy_v2 = cuda->cuEventQuery = cuda->cuEventSynchronize = cuda->cuModuleUnload = ignis__dry_handle;
+    cuda->cuGraphDestroy = cuda->cuGraphExecDestroy = ignis__dry_handle;
+    cuda->cuEventRecord = cuda->cuGraphLaunch = ignis__dry_two;
+    cuda->cuStreamWaitEvent = ignis__dry_order;
+    cuda->cuFuncSetAttribute = ignis__dry_set;
+    cuda->cuCtxGetCurrent = cuda->cuCtxPopCurrent_v2 = ignis__dry_none;
+    cuda->cuDevicePrimaryCtxRetain = ignis__dry_context;
+    cuda->cuStreamGetCtx = ignis__dry_context_of;
+    cuda->cuEventCreate = ignis__dry_event;
+    cuda->cuModuleLoadData = ignis__dry_module;
+    cuda->cuModuleGetFunction = ignis__dry_function;
+    cuda->cuGraphInstantiateWithFlags = ignis__dry_exec;
+    cuda->cuStreamCreate = ignis__dry_stream;
+    cuda->cuStreamCreateWithPriority = ignis__dry_stream_with;
+    cuda->cuStreamDestroy_v2 = ignis__dry_stream_free;
+    cuda->cuStreamIsCapturing = ignis__dry_capturing;
+    cuda->cuStreamBeginCapture_v2 = ignis__dry_capture;
+    cuda->cuStreamEndCapture = ignis__dry_capture_end;
+    cuda->cuEventElapsedTime = ignis__dry_elapsed;
+    cuda->cuLaunchHostFunc = ignis__dry_call;
+    cuda->cuDeviceGetCount = ignis__dry_one;
+    cuda->cuDriverGetVersion = ignis__dry_version;
+    cuda->cuDeviceGet = ignis__dry_device_get;
+    cuda->cuDeviceGetName = ignis__dry_name;
+    cuda->cuDeviceGetPCIBusId = ignis__dry_bus;
+    cuda->cuDeviceGetUuid_v2 = ignis__dry_uuid;
+    cuda->cuDeviceTotalMem_v2 = ignis__dry_total;
+    cuda->cuDeviceGetAttribute = ignis__dry_attribute;
+    cuda->cuFuncGetAttribute = ignis__dry_function_get;
+    cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor = ignis__dry_resident;
+    cuda->cuTensorMapEncodeTiled = ignis__dry_map;
+    cuda->cuMemGetInfo_v2 = ignis__dry_free_bytes;
+    cuda->cuMemAlloc_v2 = ignis__dry_alloc;
+    cuda->cuMemFree_v2 = ignis__dry_free;
+    cuda->cuMemHostAlloc = ignis__dry_pinned;
+    cuda->cuMemFreeHost = ignis__dry_pinned_free;
+    cuda->cuPointerGetAttributes = ignis__dry_pointer;
+    cuda->cuMemsetD8Async = ignis__dry_fill;
+    cuda->cuMemcpyHtoDAsync_v2 = ignis__dry_upload;
+    cuda->cuMemcpyDtoHAsync_v2 = ignis__dry_download;
+    cuda->cuMemcpyDtoDAsync_v2 = ignis__dry_copy;
+    cuda->cuLaunchKernel = ignis__dry_launch;
+}
+
+/*  The device of a dry run: an H200, but for what the caller knows better. */
+IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
+{
+    ignis_device_info *info = &ignis__dry.device;
+    int i;
+    ignis__dry.memory = NULL;
+    ignis__dry.used = 0;
+    ignis__dry.next = (ignis__address)1 << 40;
+    memset(info, 0, sizeof *info);
+    if (facts)
+        *info = *facts;
+    if (!info->name[0])
+        snprintf(info->name, sizeof info->name, "dry run");
+    if (!info->pci_bus_id[0])
+        snprintf(info->pci_bus_id, sizeof info->pci_bus_id, "0000:00:00.0");
+    info->compute_major = info->compute_major ? info->compute_major : 9;
+    info->multiprocessors = info->multiprocessors ? info->multiprocessors : 132;
+    info->warp_size = info->warp_size ? info->warp_size : 32;
+    info->max_threads_per_block = info->max_threads_per_block ? info->max_threads_per_block : 1024;
+    info->shared_per_block = info->shared_per_block ? info->shared_per_block : 227 << 10;
+    info->l2_bytes = info->l2_bytes ? info->l2_bytes : (int64_t)60 << 20;
+    info->memory_total = info->memory_total ? info->memory_total : (int64_t)139 << 30;
+    info->driver_version = info->driver_version ? info->driver_version : 13000;
+    ignis__dry_bind();
+#ifndef IGNIS_NO_TENSORS
+    ignis__dry_bind_products();
+#endif
+    for (i = IGNIS_LIBRARY_CUDA; i <= IGNIS_LIBRARY_CUBLASLT; i++) {
+        struct ignis__loaded *library = &ignis__libraries[i];
+        snprintf(library->path, sizeof library->path, "dry run");
+        library->found = ignis__library_specs[i].symbol_count;
+        library->version = info->driver_version;
+        library->release = (uint64_t)info->driver_version;
+        library->loaded = 1;
+    }
+}
+
+/* ===============================================================================================================
    >>setup - bringing all layers up, and down.
    =============================================================================================================== */
 
@@ -24912,11 +25554,19 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) ||
-        !ignis__library_want(call, IGNIS_LIBRARY_NCCL, desc->nccl_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
+        !ignis__library_want(call, IGNIS_LIBRARY_NCCL, desc->nccl_library))
+        return ignis__failed();
+    ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
+    if (ignis__global.dry_run)
+        ignis__dry_setup(desc->dry_device);
+    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* there is no time to measure */
+        ignis__matmul_by = IGNIS_MATMUL_AUTO;
+    if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
-    ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
+    ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"),
+                        desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(desc);
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
@@ -25060,6 +25710,100 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
+
+/*  IGNIS_TRACE_CALLS: functions that make or launch something say first where they are called. */
+#if defined(IGNIS_TRACE_CALLS) && !defined(IGNIS__AT)
+#define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
+#define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
+#define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
+#define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
+#define ignis_array_clone(...) IGNIS__AT(ignis_array_clone(__VA_ARGS__))
+#define ignis_array_slice(...) IGNIS__AT(ignis_array_slice(__VA_ARGS__))
+#define ignis_array_reshape(...) IGNIS__AT(ignis_array_reshape(__VA_ARGS__))
+#define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
+#define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
+#define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
+#define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
+#define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))
+#define ignis_tensor_ones(...) IGNIS__AT(ignis_tensor_ones(__VA_ARGS__))
+#define ignis_tensor_rand(...) IGNIS__AT(ignis_tensor_rand(__VA_ARGS__))
+#define ignis_tensor_randn(...) IGNIS__AT(ignis_tensor_randn(__VA_ARGS__))
+#define ignis_tensor_arange(...) IGNIS__AT(ignis_tensor_arange(__VA_ARGS__))
+#define ignis_tensor_linspace(...) IGNIS__AT(ignis_tensor_linspace(__VA_ARGS__))
+#define ignis_tensor_eye(...) IGNIS__AT(ignis_tensor_eye(__VA_ARGS__))
+#define ignis_detach(...) IGNIS__AT(ignis_detach(__VA_ARGS__))
+#define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
+#define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
+#define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
+#define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
+#define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
+#define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
+#define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
+#define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))
+#define ignis_add_bias(...) IGNIS__AT(ignis_add_bias(__VA_ARGS__))
+#define ignis_scale(...) IGNIS__AT(ignis_scale(__VA_ARGS__))
+#define ignis_cast(...) IGNIS__AT(ignis_cast(__VA_ARGS__))
+#define ignis_dropout(...) IGNIS__AT(ignis_dropout(__VA_ARGS__))
+#define ignis_relu(...) IGNIS__AT(ignis_relu(__VA_ARGS__))
+#define ignis_gelu(...) IGNIS__AT(ignis_gelu(__VA_ARGS__))
+#define ignis_gelu_exact(...) IGNIS__AT(ignis_gelu_exact(__VA_ARGS__))
+#define ignis_silu(...) IGNIS__AT(ignis_silu(__VA_ARGS__))
+#define ignis_silu_mul(...) IGNIS__AT(ignis_silu_mul(__VA_ARGS__))
+#define ignis_map(...) IGNIS__AT(ignis_map(__VA_ARGS__))
+#define ignis_map_sum(...) IGNIS__AT(ignis_map_sum(__VA_ARGS__))
+#define ignis_map_mean(...) IGNIS__AT(ignis_map_mean(__VA_ARGS__))
+#define ignis_map_reduce(...) IGNIS__AT(ignis_map_reduce(__VA_ARGS__))
+#define ignis_sum(...) IGNIS__AT(ignis_sum(__VA_ARGS__))
+#define ignis_mean(...) IGNIS__AT(ignis_mean(__VA_ARGS__))
+#define ignis_sum_dim(...) IGNIS__AT(ignis_sum_dim(__VA_ARGS__))
+#define ignis_mean_dim(...) IGNIS__AT(ignis_mean_dim(__VA_ARGS__))
+#define ignis_cumsum(...) IGNIS__AT(ignis_cumsum(__VA_ARGS__))
+#define ignis_reshape(...) IGNIS__AT(ignis_reshape(__VA_ARGS__))
+#define ignis_transpose(...) IGNIS__AT(ignis_transpose(__VA_ARGS__))
+#define ignis_concat(...) IGNIS__AT(ignis_concat(__VA_ARGS__))
+#define ignis_slice(...) IGNIS__AT(ignis_slice(__VA_ARGS__))
+#define ignis_slice_step(...) IGNIS__AT(ignis_slice_step(__VA_ARGS__))
+#define ignis_permute(...) IGNIS__AT(ignis_permute(__VA_ARGS__))
+#define ignis_flip(...) IGNIS__AT(ignis_flip(__VA_ARGS__))
+#define ignis_expand(...) IGNIS__AT(ignis_expand(__VA_ARGS__))
+#define ignis_stack(...) IGNIS__AT(ignis_stack(__VA_ARGS__))
+#define ignis_pad(...) IGNIS__AT(ignis_pad(__VA_ARGS__))
+#define ignis_tril(...) IGNIS__AT(ignis_tril(__VA_ARGS__))
+#define ignis_triu(...) IGNIS__AT(ignis_triu(__VA_ARGS__))
+#define ignis_softmax(...) IGNIS__AT(ignis_softmax(__VA_ARGS__))
+#define ignis_layer_norm(...) IGNIS__AT(ignis_layer_norm(__VA_ARGS__))
+#define ignis_rms_norm(...) IGNIS__AT(ignis_rms_norm(__VA_ARGS__))
+#define ignis_add_layer_norm(...) IGNIS__AT(ignis_add_layer_norm(__VA_ARGS__))
+#define ignis_add_rms_norm(...) IGNIS__AT(ignis_add_rms_norm(__VA_ARGS__))
+#define ignis_rope(...) IGNIS__AT(ignis_rope(__VA_ARGS__))
+#define ignis_embedding(...) IGNIS__AT(ignis_embedding(__VA_ARGS__))
+#define ignis_gather(...) IGNIS__AT(ignis_gather(__VA_ARGS__))
+#define ignis_index_select(...) IGNIS__AT(ignis_index_select(__VA_ARGS__))
+#define ignis_scatter_add(...) IGNIS__AT(ignis_scatter_add(__VA_ARGS__))
+#define ignis_one_hot(...) IGNIS__AT(ignis_one_hot(__VA_ARGS__))
+#define ignis_sort(...) IGNIS__AT(ignis_sort(__VA_ARGS__))
+#define ignis_topk(...) IGNIS__AT(ignis_topk(__VA_ARGS__))
+#define ignis_cross_entropy(...) IGNIS__AT(ignis_cross_entropy(__VA_ARGS__))
+#define ignis_linear_cross_entropy(...) IGNIS__AT(ignis_linear_cross_entropy(__VA_ARGS__))
+#define ignis_sdpa(...) IGNIS__AT(ignis_sdpa(__VA_ARGS__))
+#define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
+#define ignis_decode_sdpa(...) IGNIS__AT(ignis_decode_sdpa(__VA_ARGS__))
+#define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
+#define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
+#define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
+#define ignis_array_to_device(...) IGNIS__AT(ignis_array_to_device(__VA_ARGS__))
+#define ignis_array_map(...) IGNIS__AT(ignis_array_map(__VA_ARGS__))
+#define ignis_array_reduce(...) IGNIS__AT(ignis_array_reduce(__VA_ARGS__))
+#define ignis_backward(...) IGNIS__AT(ignis_backward(__VA_ARGS__))
+#define ignis_backward_retain(...) IGNIS__AT(ignis_backward_retain(__VA_ARGS__))
+#define ignis_optimizer_add(...) IGNIS__AT(ignis_optimizer_add(__VA_ARGS__))
+#define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
+#define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))
+#define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
+#define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
+#define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#endif
 
 /*  LICENCE
 
