@@ -2475,8 +2475,8 @@ typedef struct ignis_cross_entropy_desc {
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
     With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
-    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (then the result has the shape of targets), are computed by formulas:
-    two walks over the logits, and one in backward, which needs them; fewer than 2^24 classes.
+    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
+    logits, and one in backward, which needs them; fewer than 2^24 classes.
     The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
@@ -2488,8 +2488,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
 
 /*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
     A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
-    ignis_cross_entropy; label_smoothing and chunk have to be 0. desc may be null for all defaults.
-    Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result has the shape of targets.
+    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults.
+    Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
     Ownership: as ignis_tensor_from_host.
@@ -22602,109 +22602,32 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     return result;
 }
 
-typedef struct ignis__soft_entropy {
-    double k, n, e; /* the target that is ignored, classes, label smoothing */
-} ignis__soft_entropy;
-
-/*  An array of a shape and dtype, on the device of another one. */
-static ignis_array ignis__array_beside(ignis_array other, ignis_shape shape, ignis_dtype dtype)
-{
-    ignis_array none = IGNIS__ZERO;
-    ignis_array_info info;
-    ignis_array_desc desc;
-    if (ignis_array_query(other, &info) != IGNIS_OK)
-        return none;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = shape;
-    desc.dtype = dtype;
-    desc.device = info.device ? info.device : IGNIS_DEVICE_0;
-    return ignis_array_create(&desc);
-}
-
-/*  Saved: logits, targets as a column, log_sums. */
-static ignis_status ignis__soft_entropy_backward(const ignis_backward_args *args)
-{
-    const ignis__soft_entropy *p = (const ignis__soft_entropy *)args->params;
-    ignis_array x = args->saved[0], t = args->saved[1], l = args->saved[2], g, dx;
-    ignis_array_info of_x, of_l;
-    ignis_status status = IGNIS_ERROR_MEMORY;
-    if (ignis_array_query(x, &of_x) != IGNIS_OK || ignis_array_query(l, &of_l) != IGNIS_OK)
-        return ignis__failed();
-    g = ignis_array_reshape(args->grad_output, of_l.shape);
-    dx = g.id ? ignis__array_beside(x, of_x.shape, of_x.dtype) : g;
-    if (dx.id)
-        status =
-            ignis_array_map(dx,
-                            "c = index(-1); t == k || c >= n ? 0 : t < 0 || t >= n ? nan"
-                            " : g*(exp(x - l) - (c == t ? 1 - e : 0) - e/n)",
-                            IGNIS_ARRAYS(x, t, l, g, IGNIS_ARRAY_VALUE(k, p->k), IGNIS_ARRAY_VALUE(n, p->n), IGNIS_ARRAY_VALUE(e, p->e)));
-    if (g.id)
-        ignis_array_free(g);
-    if (status == IGNIS_OK)
-        args->grad_inputs[0] = dx;
-    else if (dx.id)
-        ignis_array_free(dx);
-    return status == IGNIS_OK ? IGNIS_OK : ignis__failed();
-}
-
-/*  Cross-entropy row by row, against (1 - e) at the target and e / n everywhere: that of rows is log_sum - x at the target, as elsewhere, where
-    e is 0. */
-static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor logits, ignis_tensor targets,
-                                              const ignis_cross_entropy_desc *desc)
+/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (l - x), whose gradient is exp(x - l) - q. So it is said,
+    instead of found through l, the logarithms of the rows' sums, from which it would take another walk. */
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
 {
     ignis__cross_entropy entropy;
-    ignis__soft_entropy p;
-    ignis_rule rule;
-    ignis_tensor column = ignis__no_tensor(), losses = ignis__no_tensor(), inputs[1];
-    ignis_array x, t, l, sums = IGNIS__ZERO, flat = IGNIS__ZERO, saved[3];
-    ignis_array_info of_t, of_targets;
-    ignis_dtype wide;
-    if (!ignis__rows_begin(call, logits, targets, desc, &entropy, &column))
+    ignis_tensor t = ignis__no_tensor(), d = t, l = t, losses = t;
+    ignis_reduce_desc last;
+    ignis_inputs inputs;
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
         return losses;
-    p.k = (double)entropy.ignore_index;
-    p.n = (double)entropy.classes;
-    p.e = desc->label_smoothing;
-    x = ignis_tensor_data(logits);
-    t = ignis_tensor_data(column);
-    l.id = 0;
-    if (ignis_array_query(x, &of_t) == IGNIS_OK && ignis_array_query(ignis_tensor_data(targets), &of_targets) == IGNIS_OK) {
-        wide = ignis__wide_dtype(of_t.dtype);
-        if (ignis_array_query(t, &of_t) == IGNIS_OK)
-            l = ignis__array_beside(x, of_t.shape, wide);
-        sums = l.id ? ignis__array_beside(x, of_t.shape, wide) : l;
-    }
-    if (sums.id &&
-        ignis_array_reduce(l, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? x : -inf", IGNIS_ARRAYS(x, IGNIS_ARRAY_VALUE(n, p.n))) == IGNIS_OK &&
-        ignis_array_reduce(sums, IGNIS_REDUCE_SUM,
-                           "c = index(-1); q = (c == t ? 1 - e : 0) + e/n;"
-                           " t == k || c >= n ? 0 : t < 0 || t >= n ? nan : q == 0 ? 0 : q*(l - x)",
-                           IGNIS_ARRAYS(x, t, l, IGNIS_ARRAY_VALUE(k, p.k), IGNIS_ARRAY_VALUE(n, p.n), IGNIS_ARRAY_VALUE(e, p.e))) ==
-            IGNIS_OK)
-        flat = ignis_array_reshape(sums, of_targets.shape);
-    if (flat.id)
-        losses = ignis_tensor_from_array(flat, false);
-    if (losses.id) {
-        memset(&rule, 0, sizeof rule);
-        saved[0] = x, saved[1] = t, saved[2] = l;
-        inputs[0] = logits;
-        rule.name = "cross_entropy";
-        rule.backward_fn = ignis__soft_entropy_backward;
-        rule.saved = saved;
-        rule.saved_count = 3;
-        rule.params = &p;
-        rule.params_size = sizeof p;
-        if (ignis_tape_record(losses, inputs, 1, &rule) != IGNIS_OK) {
-            ignis_tensor_release(losses);
-            losses.id = 0;
-        }
-    }
-    if (flat.id)
-        ignis_array_free(flat);
-    if (sums.id)
-        ignis_array_free(sums);
-    if (l.id)
-        ignis_array_free(l);
-    ignis__tensor_discard(call, column);
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    last.keepdim = true;
+    d = ignis_detach(x);
+    inputs = IGNIS_INPUTS(d, IGNIS_VALUE(n, (double)entropy.classes));
+    l = ignis__map_reduced(call, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? d : -inf", &inputs, &last, IGNIS__LOSS);
+    losses = ignis__loss_rows(call,
+                              "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+                              " : with_grad(q == 0 ? 0 : q*(l - x), x*detach(exp(x - l) - q))",
+                              IGNIS_INPUTS(x, t, l, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes),
+                                           IGNIS_VALUE(e, desc->label_smoothing)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    ignis__tensor_discard(call, d);
+    ignis__tensor_discard(call, l);
     return ignis__loss_of_rows(call, losses, desc->reduction, targets, entropy.ignore_index);
 }
 
