@@ -11165,6 +11165,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
+    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -22159,6 +22160,7 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
+    bool few_rows = rows < op->work.device->info.multiprocessors;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
@@ -22171,7 +22173,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
                          item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1,
+                         few_rows ? 512 : 256, 1, long_item * (size_t)items, chosen);
     } else if (n <= most) {
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
                          row);
