@@ -2,8 +2,8 @@
 /*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up
 
     One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>
-    -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid: tiles of a
-    matrix * batch * splits.
+    -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in
+    the order of k. Grid: tiles of a matrix * batch * splits.
 
     A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one. In shared memory a step of an operand is a tile
     of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a row (by k), or all rows' elements at one k. Chunks change
