@@ -275,6 +275,9 @@ TEST(wgmma)
     if (device.compute_major != 9)
         SKIP("the device is not of compute capability 9.0");
     check_wgmma(strided(plain(2, 15, 17, 128, 128, 3), 1, 1, 1), IGNIS_BF16, FEW);
+    fault_reset_counts();
+    check(strided(plain(2, 15, 17, 128, 128, 3), 1, 1, 1), IGNIS_BF16, FEW);
+    CHECK_INT(fault_count("cuModuleLoadData"), 0); /* once more, by the kernels that are there */
     check_wgmma(strided(plain(3, 13, 11, 192, 136, 3), 1, 2, 2), IGNIS_F16, FEW);
     check_wgmma(strided(plain(4, 24, 21, 128, 200, 3), 2, 1, 1), IGNIS_BF16, FEW);
     check_wgmma(strided(plain(4, 24, 21, 120, 256, 2), 2, 0, 1), IGNIS_F16, FEW);
