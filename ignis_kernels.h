@@ -13,8 +13,8 @@
         attention_decode.cu        214 lines    9777 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        604 lines   28134 bytes
-        attention_hopper_backward.cu   821 lines   40501 bytes
-        attention_mma.cu           557 lines   29192 bytes
+        attention_hopper_backward.cu   824 lines   40664 bytes
+        attention_mma.cu           556 lines   29131 bytes
         attention_tiles.cuh        267 lines   11325 bytes
         collective.cu              618 lines   29266 bytes
         collective.cuh             331 lines   15709 bytes
@@ -3361,7 +3361,10 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        } else if constexpr (RANGE) {",
     "#pragma unroll 1",
     "            for (; i < walk.steps(); i++)",
-    "                step(walk.is_masked(p, walk.tile(i)), walk.tile(i));",
+    "                if constexpr (SOFTCAP && D == 64) /* registers hold no other way */",
+    "                    step(Mask<true>(), walk.tile(i));",
+    "                else",
+    "                    step(walk.is_masked(p, walk.tile(i)), walk.tile(i));",
     "        } else if constexpr (!SAME_CODE) {",
     "#pragma unroll 1",
     "            for (; i < walk.steps(); i++)",
@@ -4131,7 +4134,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "/*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.",
     "    grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is shared, but for the first; blocks of 32 * warps,",
     "    shared memory for 2 * queries + 2 * keys rows and 2 * queries floats. */",
-    "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_bias(Attention p)",
+    "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_bias(const __grid_constant__ Attention p)",
     "{",
     "    constexpr int threads = 32 * Q_WARPS, stats_at = (2 * Q_QUERIES + 2 * Q_KEYS) * ROW_BYTES;",
     "    const attention_share share(p, Q_QUERIES, Q_KEYS);",
@@ -4172,12 +4175,11 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "                        for (int i = 0; i < 4; i++) {",
     "                            const int r = 16 * m + i / 2 * 8, query = first + row + r;",
     "                            const float base = lse[r] * -LOG2_E, its_delta = delta[r];",
-    "                            const int from = p.first_key(query), limit = query < p.sq ? p.visible(query, keys) : 0;",
     "#pragma unroll",
     "                            for (int n = 0; n < Q_STRIP / 8; n++) {",
     "                                const int its_key = key + strip + n * 8 + i % 2;",
     "                                const float probability = ignis_ptx_ex2_ftz(base + scored(s[m][n][i], query, its_key));",
-    "                                if (its_key >= from && its_key < limit)",
+    "                                if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))",
     "                                    sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);",
     "                            }",
     "                        }",
@@ -10967,8 +10969,8 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0xd8a6b4342959ac99ULL, ignis__lines_attention_decode_cu, 214},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, ignis__lines_attention_decode_mma_cu, 142},
     {"attention_hopper.cu", 0x0984d65895cff9dfULL, ignis__lines_attention_hopper_cu, 604},
-    {"attention_hopper_backward.cu", 0x9463a83dbafd2b3eULL, ignis__lines_attention_hopper_backward_cu, 821},
-    {"attention_mma.cu", 0x6e5aa169e5fffff2ULL, ignis__lines_attention_mma_cu, 557},
+    {"attention_hopper_backward.cu", 0x2734790cf927e1a8ULL, ignis__lines_attention_hopper_backward_cu, 824},
+    {"attention_mma.cu", 0x84eee73f45b65645ULL, ignis__lines_attention_mma_cu, 556},
     {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
     {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},

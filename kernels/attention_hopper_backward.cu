@@ -515,7 +515,10 @@ template <typename Step> __device__ inline void walk_tiles(const Attention &p, c
         } else if constexpr (RANGE) {
 #pragma unroll 1
             for (; i < walk.steps(); i++)
-                step(walk.is_masked(p, walk.tile(i)), walk.tile(i));
+                if constexpr (SOFTCAP && D == 64) /* registers hold no other way */
+                    step(Mask<true>(), walk.tile(i));
+                else
+                    step(walk.is_masked(p, walk.tile(i)), walk.tile(i));
         } else if constexpr (!SAME_CODE) {
 #pragma unroll 1
             for (; i < walk.steps(); i++)

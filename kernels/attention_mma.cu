@@ -461,7 +461,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 /*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
     grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is shared, but for the first; blocks of 32 * warps,
     shared memory for 2 * queries + 2 * keys rows and 2 * queries floats. */
-extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_bias(Attention p)
+extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_bias(const __grid_constant__ Attention p)
 {
     constexpr int threads = 32 * Q_WARPS, stats_at = (2 * Q_QUERIES + 2 * Q_KEYS) * ROW_BYTES;
     const attention_share share(p, Q_QUERIES, Q_KEYS);
@@ -502,12 +502,11 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
                         for (int i = 0; i < 4; i++) {
                             const int r = 16 * m + i / 2 * 8, query = first + row + r;
                             const float base = lse[r] * -LOG2_E, its_delta = delta[r];
-                            const int from = p.first_key(query), limit = query < p.sq ? p.visible(query, keys) : 0;
 #pragma unroll
                             for (int n = 0; n < Q_STRIP / 8; n++) {
                                 const int its_key = key + strip + n * 8 + i % 2;
                                 const float probability = ignis_ptx_ex2_ftz(base + scored(s[m][n][i], query, its_key));
-                                if (its_key >= from && its_key < limit)
+                                if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))
                                     sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);
                             }
                         }

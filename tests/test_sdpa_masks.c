@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_sdpa_masks.c - sdpa with a window, lengths of sequences, a bias and a softcap, each alone and together: values and gradients against a
     reference in double and finite differences in f64, by all kernels; q, k and v in one tensor; decode; what is nothing; errors */
-#include "processes.h"
 #include "sweep.h"
+
+#include "processes.h"
 
 #include <math.h>
 
@@ -73,7 +74,7 @@ static ignis_tensor lengths_tensor(const masked_case *c)
 }
 
 /*  The bias and the lengths are not set. */
-static ignis_sdpa_desc desc_of(const masked_case *c)
+static ignis_sdpa_desc sdpa_desc_of(const masked_case *c)
 {
     ignis_sdpa_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -163,7 +164,7 @@ static double tolerance_of(ignis_dtype dtype)
 
 static void check_result(const masked_case *c, ignis_dtype dtype, const char *what, ignis_array array, const double *expected)
 {
-    double *got = array_values(array), largest = 0.1;
+    double *got = array_values(array), largest = 1; /* of less, what is left of differences of numbers of about 10 has this rounding */
     int64_t i, numel = ignis_array_numel(array);
     char text[512];
     for (i = 0; i < numel; i++)
@@ -192,7 +193,7 @@ static prepared prepare(const masked_case *c, ignis_dtype dtype, bool requires_g
     prepared p;
     int i;
     memset(&p, 0, sizeof p);
-    p.desc = desc_of(c);
+    p.desc = sdpa_desc_of(c);
     for (i = 0; i <= INPUTS; i++) {
         ignis_dtype its = i == BIAS && c->wide && dtype != IGNIS_F64 ? IGNIS_F32 : dtype;
         if (i == BIAS && !c->bias)
@@ -540,7 +541,7 @@ static void check_packed(const masked_case *c, ignis_dtype dtype, bool turns)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor x[2], bias[2], y[2], parts[3], weights = tensor_noise(rows_shape(c, c->sq, c->heads), dtype, 9, false);
-    ignis_sdpa_desc desc = desc_of(c);
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
     ignis_rope_desc rope;
     int64_t sizes[3];
     double *a, *b;
@@ -785,7 +786,7 @@ TEST(decode_sdpa_in_a_graph_of_growing_length)
     CHECK(graph.id != 0);
     for (length = 1; length < 90; length += 37) {
         ignis_tensor keys = ignis_slice(k, 0, 0, length);
-        CHECK_OK(ignis_array_from_host_raw_into(ignis_tensor_data(desc.lengths), &length, sizeof length));
+        CHECK_OK(ignis_array_from_host_raw(ignis_tensor_data(desc.lengths), &length, sizeof length));
         CHECK_OK(ignis_graph_launch(graph));
         part = desc.lengths;
         desc.lengths = no_tensor();
@@ -893,7 +894,7 @@ TEST(sdpa_masks_errors)
     CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_MESSAGE_HAS("desc->lengths is bf16; i32 is needed");
     let_go(x);
-    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_FREED, IGNIS_DIAG_STALE_HANDLE);
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     desc.lengths = no_tensor();
     desc.num_kv_heads = -1;
     CHECK_FAILS(ignis_decode_sdpa_with(one, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
