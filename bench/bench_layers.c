@@ -25,7 +25,7 @@ typedef struct data {
     int64_t size;
 } data;
 
-static ignis_pool_desc pool_of(int64_t window, int64_t stride, int64_t padding)
+static ignis_pool_desc pool_of(int window, int stride, int padding)
 {
     ignis_pool_desc desc;
     memset(&desc, 0, sizeof desc);
