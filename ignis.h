@@ -20784,8 +20784,7 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
 typedef struct ignis__divisor {
-    uint32_t multiplier, shift;
-    int by;
+    uint32_t size, multiplier, shift;
 } ignis__divisor;
 
 typedef struct ignis__images {
@@ -20813,17 +20812,15 @@ typedef struct ignis__resampling {
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
 
-static ignis__divisor ignis__divisor_of(int64_t by)
+static ignis__divisor ignis__divisor_of(int64_t size)
 {
-    ignis__divisor divisor = IGNIS__ZERO;
-    uint64_t size = (uint64_t)by;
-    if (by < 1)
-        return divisor;
-    while ((uint64_t)1 << divisor.shift < size)
-        divisor.shift++;
-    divisor.multiplier = (uint32_t)(((((uint64_t)1 << divisor.shift) - size) << 32) / size + 1);
-    divisor.by = (int)by;
-    return divisor;
+    ignis__divisor d = IGNIS__ZERO;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
 }
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */

@@ -27,7 +27,7 @@
         gemm_hopper.cu             457 lines   21112 bytes
         gemm_mma.cu                218 lines    9809 bytes
         hopper.cuh                 375 lines   22848 bytes
-        image.cuh                   64 lines    2573 bytes
+        image.cuh                   63 lines    2565 bytes
         map.cuh                    266 lines   11298 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    188 lines   11101 bytes
@@ -39,7 +39,7 @@
         optim.cu                   259 lines   11052 bytes
         pattern.cu                  94 lines    3728 bytes
         pointwise.cu                55 lines    2837 bytes
-        pool.cu                    197 lines    8916 bytes
+        pool.cu                    197 lines    8931 bytes
         random.cu                  148 lines    6695 bytes
         reduce.cu                  197 lines    9838 bytes
         rope.cu                    107 lines    5439 bytes
@@ -7337,8 +7337,7 @@ static const char *const ignis__lines_image_cuh[] = {
     "/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31",
     "    (Granlund and Montgomery, PLDI 1994). The host has the same structs. */",
     "struct ignis_divisor {",
-    "    uint32_t multiplier, shift;",
-    "    int size;",
+    "    uint32_t size, multiplier, shift;",
     "};",
     "",
     "/*  What is computed, dst, and what it is computed from, src. */",
@@ -9111,7 +9110,7 @@ static const char *const ignis__lines_pool_cu[] = {
     "",
     "__device__ inline ignis_span window_of(const ignis_pooling &p, int dim, int o, int size)",
     "{",
-    "    const int first = o * p.stride[dim].size - p.padding[dim];",
+    "    const int first = o * (int)p.stride[dim].size - p.padding[dim];",
     "    return {first, max(first, 0), min(first + p.window[dim], size)};",
     "}",
     "",
@@ -9185,10 +9184,10 @@ static const char *const ignis__lines_pool_cu[] = {
     "        const long long image = src_of(p.images, at);",
     "        Wide sum[N] = {};",
     "        for (int r = rows.begin; r < rows.end; r++) {",
-    "            const int row = (at.y - (r * p.stride[0].size - p.padding[0])) * p.window[1];",
+    "            const int row = (at.y - (r * (int)p.stride[0].size - p.padding[0])) * p.window[1];",
     "            for (int c = columns.begin; c < columns.end; c++) {",
     "                const long long from = image + ((long long)r * p.images.src_width + c) * p.images.channels;",
-    "                const Index place = (Index)(row + at.x - (c * p.stride[1].size - p.padding[1]));",
+    "                const Index place = (Index)(row + at.x - (c * (int)p.stride[1].size - p.padding[1]));",
     "                const ignis_pack<Index, N> places = ignis_load<N>(index + from);",
     "                const ignis_pack<T, N> grads = ignis_load<N>(dy + from);",
     "#pragma unroll",
@@ -11524,7 +11523,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
     {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
-    {"image.cuh", 0x49c10a4838bde7bbULL, ignis__lines_image_cuh, 64},
+    {"image.cuh", 0xd4d52a210d0327ffULL, ignis__lines_image_cuh, 63},
     {"map.cuh", 0x72f071469346b5ebULL, ignis__lines_map_cuh, 266},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},
@@ -11536,7 +11535,7 @@ static const ignis__source ignis__sources[] = {
     {"optim.cu", 0x8f97df14b91e9383ULL, ignis__lines_optim_cu, 259},
     {"pattern.cu", 0x33a5df9ff21a8a33ULL, ignis__lines_pattern_cu, 94},
     {"pointwise.cu", 0xe7ff004d0c1b2906ULL, ignis__lines_pointwise_cu, 55},
-    {"pool.cu", 0x573b23770d547f2cULL, ignis__lines_pool_cu, 197},
+    {"pool.cu", 0xc3568b7501d5919cULL, ignis__lines_pool_cu, 197},
     {"random.cu", 0x0791f3b055b13b06ULL, ignis__lines_random_cu, 148},
     {"reduce.cu", 0xd99c30b576bc8143ULL, ignis__lines_reduce_cu, 197},
     {"rope.cu", 0x603ce234cc7b0dbfULL, ignis__lines_rope_cu, 107},

@@ -18,8 +18,7 @@ typedef ignis_wide<T> Wide;
 /*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31
     (Granlund and Montgomery, PLDI 1994). The host has the same structs. */
 struct ignis_divisor {
-    uint32_t multiplier, shift;
-    int size;
+    uint32_t size, multiplier, shift;
 };
 
 /*  What is computed, dst, and what it is computed from, src. */

@@ -25,7 +25,7 @@ struct ignis_span {
 
 __device__ inline ignis_span window_of(const ignis_pooling &p, int dim, int o, int size)
 {
-    const int first = o * p.stride[dim].size - p.padding[dim];
+    const int first = o * (int)p.stride[dim].size - p.padding[dim];
     return {first, max(first, 0), min(first + p.window[dim], size)};
 }
 
@@ -99,10 +99,10 @@ __device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index,
         const long long image = src_of(p.images, at);
         Wide sum[N] = {};
         for (int r = rows.begin; r < rows.end; r++) {
-            const int row = (at.y - (r * p.stride[0].size - p.padding[0])) * p.window[1];
+            const int row = (at.y - (r * (int)p.stride[0].size - p.padding[0])) * p.window[1];
             for (int c = columns.begin; c < columns.end; c++) {
                 const long long from = image + ((long long)r * p.images.src_width + c) * p.images.channels;
-                const Index place = (Index)(row + at.x - (c * p.stride[1].size - p.padding[1]));
+                const Index place = (Index)(row + at.x - (c * (int)p.stride[1].size - p.padding[1]));
                 const ignis_pack<Index, N> places = ignis_load<N>(index + from);
                 const ignis_pack<T, N> grads = ignis_load<N>(dy + from);
 #pragma unroll
