@@ -125,7 +125,7 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel formula custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
@@ -204,7 +204,7 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows ops_shape map training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm layers)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm layers conv)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)

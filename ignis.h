@@ -17,7 +17,7 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image .rope
                         .embedding .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -574,6 +574,7 @@ typedef enum ignis_status {
     X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
+    X(CONV_SHAPE, SHAPE, "images, weights and bias of a convolution fit together")                                   \
     X(REPORT_IO, IO, "a report can be written to the file that is named")
 
 typedef enum ignis_diagnostic {
@@ -1951,6 +1952,36 @@ typedef enum ignis_activation {
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation);
 
+/* >>ops.conv ---------------------------------------------------------------------------------------------------- */
+
+/*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
+typedef struct ignis_conv_desc {
+    int stride[2];   /* pixels from one patch to the next (1) */
+    int padding[2];  /* zeros before the first and behind the last pixel (0) */
+    int dilation[2]; /* pixels from one tap of a patch to the next (1) */
+    int groups;      /* the channels of a result depend on those of x in the same one of so many groups (1) */
+} ignis_conv_desc;
+
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus bias; ignis_conv1d - of rows of
+    points. As in PyTorch it is a correlation: w is not turned round.
+    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become that
+    by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by the same.
+    Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups], bias [outs] or no handle for none;
+    the result [images, out height, out width, outs] with out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. For
+    ignis_conv1d the same without height. desc may be null for all defaults.
+    Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, f32 with ignis_desc.allow_tf32;
+    channels of a group that are no multiple of 8 (tf32: 4) are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
+    ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
+    f64, gradients too, in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is not
+    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    than 2^30 pixels, or elements of a patch).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
@@ -2741,6 +2772,14 @@ static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const 
                                      const ignis_gradcheck_desc &desc)
 {
     return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
+static inline ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv2d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv1d(x, w, bias, &desc);
 }
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
@@ -3962,6 +4001,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuTensorMapEncodeTiled,                                                                                                         \
       (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
        int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
+    X(int, cuTensorMapEncodeIm2col,                                                                                                        \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const int *, const int *, unsigned,          \
+       unsigned, const unsigned *, int, int, int, int),                                                                                    \
       12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
@@ -10901,28 +10944,39 @@ typedef struct ignis__tensor_map {
     uint64_t words[16];
 } ignis__tensor_map;
 
+/*  What pixels of images a tile has: so many, one after the other of a box in each image, from lower to upper, which count from the first and
+    the last pixel on, of every step-th row and column. Columns come first. */
+typedef struct ignis__tensor_pixels {
+    int lower[2], upper[2], step[2], count;
+} ignis__tensor_pixels;
+
 /*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
     after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
-    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. */
+    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. With pixels (null: none) the array is
+    [image, row, column, channel], and a tile has box[0] channels of them. */
 IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
                                                        ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
-                                                       const int *box)
+                                                       const int *box, const ignis__tensor_pixels *pixels)
 {
     enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
     int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
     unsigned long long sizes[5], steps[5], aligned[24];
-    unsigned boxes[5], ones[5];
+    unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
-    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64);
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64 && (!pixels || rank == 4));
     for (i = 0; i < rank; i++) {
         sizes[i] = (unsigned long long)dims[i];
         steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
-        boxes[i] = (unsigned)box[i];
-        ones[i] = 1;
+        boxes[i] = pixels ? 0 : (unsigned)box[i];
+        walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
     }
-    if (IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
-                           (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, ones, NO_INTERLEAVE, SWIZZLE_128_BYTES,
-                            PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+    if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
+                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                                     PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
+               : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
+                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;
@@ -10984,6 +11038,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
+    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
+    X(DEPTHWISE_ODD, DEPTHWISE_CU, "ignis_depthwise_odd")                                      \
+    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
+    X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
@@ -11005,6 +11063,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
     X(GATHER, GATHER_CU, "ignis_gather")                                                       \
     X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                   \
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
@@ -17175,12 +17234,43 @@ typedef struct ignis__epilogue {
     ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
 } ignis__epilogue;
 
+/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
+    bits. kernels/ignis.cuh has the same struct. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    if (size >> 31)
+        return d;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The patches of a convolution, as in kernels/gemm.cuh. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns, channels, across;
+    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
+    int64_t weight_row, pixel, out_image, out_row, out_column;
+} ignis__patches;
+
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
     int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    ignis__patches patches;
+    /* what kernels do not see */
+    int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
+    int64_t wgmma_k;         /* what k is by wgmma; 0: it cannot be used */
+    int64_t images, weights; /* of a convolution; channels of the array with patches, and of its weights */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
@@ -17233,7 +17323,7 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
+    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->wgmma_k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
@@ -17277,12 +17367,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 {
     const ignis__gemm_tile *best = NULL;
     ignis__gemm_kernel kernel;
+    ignis__gemm q = *p;
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[dtype].size;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
     bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
-    bool packed = p->packed_a && p->packed_b,
-         may_pack = (p->packed_a || bytes_a <= ignis__gemm_pack_limit) && (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     int i, turn, at;
     memset(&kernel, 0, sizeof kernel);
@@ -17292,9 +17383,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
         if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
             continue;
+        q.k = hopper ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, p, tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, p, tile, splits);
+            int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
             if (best && time >= least)
@@ -17310,9 +17402,12 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.columns = best->columns;
     kernel.threads = best->threads;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    if (p->patches_of)
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
         return kernel;
-    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
+                  p->transpose_b, p->patches_of);
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
@@ -17340,7 +17435,52 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     box[0] = 64;
     box[1] = box_rows;
     box[2] = 1;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box, NULL);
+}
+
+/*  A map of the array that has patches: so many pixels of the grid, for a tap. */
+static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t dims[4], strides[3];
+    ignis__tensor_pixels pixels;
+    int box = 64, grid[2], i;
+    dims[0] = q->pixel;
+    dims[1] = q->width;
+    dims[2] = q->height;
+    dims[3] = p->images;
+    strides[0] = 2 * q->pixel;
+    strides[1] = strides[0] * q->width;
+    strides[2] = strides[1] * q->height;
+    grid[0] = (int)q->columns.size;
+    grid[1] = (int)q->rows.size;
+    pixels.count = count;
+    for (i = 0; i < 2; i++) {
+        pixels.lower[i] = q->first[1 - i];
+        pixels.step[i] = q->stride[1 - i];
+        pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+}
+
+/*  A map of the pixels of out that are those of the grid. */
+static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t dims[4], strides[3];
+    ignis__tensor_pixels pixels;
+    int box = 64;
+    memset(&pixels, 0, sizeof pixels);
+    pixels.step[0] = pixels.step[1] = 1;
+    pixels.count = 64;
+    dims[0] = p->n;
+    dims[1] = q->columns.size;
+    dims[2] = q->rows.size;
+    dims[3] = p->images;
+    strides[0] = 2 * q->out_column;
+    strides[1] = 2 * q->out_row;
+    strides[2] = 2 * q->out_image;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->out, 4, dims, strides, &box, &pixels);
 }
 
 /*  Whether all rows of so many elements, from these addresses on, are whole packs. */
@@ -17388,7 +17528,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.row_b = p.transpose_b ? p.k : p.n;
     p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
-    p.split_k = p.k;
+    p.split_k = p.wgmma_k = p.k;
     p.activation = epilogue->activation;
     p.gradient = epilogue->gradient;
     p.accumulate = epilogue->accumulate;
@@ -17411,7 +17551,8 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
     int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
         p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, rows, 128), 256, params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
+                     params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
@@ -17434,12 +17575,23 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                        p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                        p->transpose_b ? kernel->columns : 64);
+        if (p->patches_of == 1)
+            ignis__patches_map(op, &a, dtype, p, kernel->rows);
+        else
+            ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                            p->transpose_a ? 64 : kernel->rows);
+        if (p->patches_of == 1) /* weights: a tap is a matrix */
+            ignis__gemm_map(op, &b, dtype, p->b, p->weights, p->patches.weight_row, p->transpose_b ? p->n : p->patches.weight_channels,
+                            p->patches.weight_row / p->weights, p->weights, p->transpose_b ? kernel->columns : 64);
+        else if (p->patches_of == 2)
+            ignis__patches_map(op, &b, dtype, p, 64);
+        else
+            ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                            p->transpose_b ? kernel->columns : 64);
         other = out = a; /* where they are not used */
-        if (direct)
+        if (direct && p->patches.apart)
+            ignis__patches_out_map(op, &out, dtype, p);
+        else if (direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
@@ -17476,15 +17628,52 @@ static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy 
     *packed = 1;
 }
 
+/*  Makes one or two copies. */
+static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
+{
+    void *params[] = {a, b};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
+                         ignis__ceil_div((a->rows * a->stride + b->rows * b->stride) / ignis__pack_elements(dtype), 256), 256, params);
+}
+
 /*  Copies operands whose rows are no packs to where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    void *params[] = {&a, &b};
     ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a);
     ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
-                         ignis__ceil_div((a.rows * a.stride + b.rows * b.stride) / ignis__pack_elements(dtype), 256), 256, params);
+    ignis__gemm_copies(op, dtype, &a, &b);
+}
+
+/*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
+static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p);
+    bool row_sums = epilogue->row_sums && kernel.sums_rows;
+    if (kernel.packs)
+        ignis__gemm_pack(op, dtype, p);
+    if (kernel.stays && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
+        p->k = p->split_k = p->wgmma_k;
+    }
+    if (kernel.splits > 1) {
+        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), 64) * 64;
+        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
+    }
+    if (p->splits > 1)
+        p->partial = ignis__gemm_room(op, p->splits * p->batch * p->m * p->n, dtype);
+    else if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+    if (row_sums)
+        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, p);
+    if (p->splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits);
+    return row_sums;
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
@@ -17493,8 +17682,6 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
-    ignis__gemm_kernel kernel;
-    bool row_sums;
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
@@ -17503,28 +17690,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
         return false;
     p.packed_a = p.k == 0 || ignis__gemm_packed(dtype, p.a, p.row_a, p.batch_a);
     p.packed_b = p.k == 0 || ignis__gemm_packed(dtype, p.b, p.row_b, p.batch_b);
-    kernel = ignis__gemm_choose(op, dtype, &p);
-    row_sums = epilogue->row_sums && kernel.sums_rows;
-    if (kernel.packs)
-        ignis__gemm_pack(op, dtype, &p);
-    if (kernel.splits > 1) {
-        p.split_k = ignis__ceil_div(ignis__ceil_div(p.k, kernel.splits), 64) * 64;
-        p.splits = (int)ignis__ceil_div(p.k, p.split_k);
-    }
-    if (p.splits > 1)
-        p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
-    else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p.m, kernel.summed_rows), dtype);
-    if (row_sums)
-        p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, &p);
-    if (p.splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, &p, epilogue);
-    else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
-    if (row_sums)
-        ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
-    return row_sums;
+    return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
 
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
@@ -19747,14 +19913,10 @@ static void ignis__strided_finish(ignis__strided *k)
     if (k->rank == 0)
         k->size[k->rank++] = 1;
     for (i = 0, k->count = 1; i < k->rank; i++) {
-        uint64_t size = (uint64_t)k->size[i], shift = 0;
+        ignis__divisor size = ignis__divisor_of(k->size[i]);
         k->count *= k->size[i];
-        if (size >> 31)
-            continue; /* the kernel divides by it in 64 bits then */
-        while ((uint64_t)1 << shift < size)
-            shift++;
-        k->shift[i] = (uint32_t)shift;
-        k->multiplier[i] = (uint32_t)(((((uint64_t)1 << shift) - size) << 32) / size + 1);
+        k->shift[i] = size.shift;
+        k->multiplier[i] = size.multiplier;
     }
 }
 
@@ -20376,6 +20538,511 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
 
+/* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
+
+/*  A convolution along the rows or the columns of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are those of a group. It is the product of the matrix of x's patches, [images * out * out, kernel * kernel *
+    channels], and the transposed weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[2];
+    ignis_dtype dtype;
+    int sides; /* 1: of rows of points */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
+typedef struct ignis__conv_walk {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_walk;
+
+static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
+{
+    ignis__conv_walk walk;
+    walk.grid = side->out;
+    walk.taps = side->kernel;
+    walk.first = -side->padding;
+    walk.stride = side->stride;
+    walk.step = side->dilation;
+    walk.weight = 0;
+    walk.weight_step = 1;
+    return walk;
+}
+
+/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
+    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for each phase those are every few taps, and from one
+    to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t phase)
+{
+    ignis__conv_walk walk;
+    int64_t common = side->stride, rest = side->dilation, tap, last;
+    while (rest) { /* greatest common divisor */
+        int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    memset(&walk, 0, sizeof walk);
+    walk.grid = phase < side->in ? ignis__ceil_div(side->in - phase, side->stride) : 0;
+    walk.stride = 1;
+    walk.step = side->dilation / common;
+    walk.weight_step = -(side->stride / common);
+    for (tap = 0; tap < -walk.weight_step && tap < side->kernel; tap++)
+        if ((phase + side->padding - tap * side->dilation) % side->stride == 0) {
+            walk.taps = ignis__ceil_div(side->kernel - tap, -walk.weight_step);
+            last = tap - (walk.taps - 1) * walk.weight_step;
+            walk.first = (phase + side->padding - last * side->dilation) / side->stride;
+            walk.weight = last;
+            break;
+        }
+    return walk;
+}
+
+/*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
+static bool ignis__conv_takes_pixels(const ignis__conv_walk *walk, int64_t size)
+{
+    int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
+    return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
+           (walk->taps - 1) * walk->step <= 255;
+}
+
+static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+
+/*  A convolution that is a product of matrices as they are: x [rows, channels] w^T. */
+static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
+{
+    int i;
+    if (c->groups != 1)
+        return false;
+    for (i = 0; i < 2; i++)
+        if (c->side[i].kernel != 1 || c->side[i].stride != 1 || c->side[i].padding != 0)
+            return false;
+    memset(product, 0, sizeof *product);
+    product->m = c->images * c->side[0].in * c->side[1].in;
+    product->n = c->outs;
+    product->k = c->channels;
+    product->batch = 1;
+    product->batch_a = product->m * product->k;
+    product->batch_b = product->k * product->n;
+    product->transpose_b = 1;
+    product->dtype = (int)c->dtype;
+    return true;
+}
+
+/*  Each channel of the result is that of one channel of x. */
+static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
+
+/*  An array of pixels, or weights, that is an operand: rows of so many channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as they lie there */
+    int packed;       /* they are whole packs of 16 bytes */
+} ignis__conv_operand;
+
+/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are. */
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
+                                 const int64_t channels[2])
+{
+    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
+                        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+    ignis__gemm_copy copies[2];
+    int64_t none = 0;
+    int i;
+    memset(copies, 0, sizeof copies);
+    for (i = 0; i < 2; i++) {
+        operand[i].at = ignis__op_read(op, arrays[i]);
+        operand[i].channels = channels[i];
+        operand[i].packed = ignis__gemm_packed(c->dtype, operand[i].at, channels[i], 0);
+        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
+            ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
+                             &operand[i].packed);
+    }
+    if (op->ok && (copies[0].to || copies[1].to))
+        ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
+}
+
+/*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_walk walk[2], int64_t height, int64_t width,
+                                const ignis__conv_operand *pixels, int64_t channels)
+{
+    ignis__patches *q = &p->patches;
+    int64_t whole = ignis__ceil_div(channels, 64) * 64;
+    int i;
+    p->patches_of = of;
+    p->images = c->images;
+    q->rows = ignis__divisor_of(walk[0].grid);
+    q->columns = ignis__divisor_of(walk[1].grid);
+    q->channels = ignis__divisor_of(channels);
+    q->across = ignis__divisor_of(walk[1].taps);
+    q->height = (int)height;
+    q->width = (int)width;
+    q->pixel = c->groups * pixels->channels;
+    for (i = 0; i < 2; i++) {
+        q->first[i] = (int)walk[i].first;
+        q->stride[i] = (int)walk[i].stride;
+        q->step[i] = (int)walk[i].step;
+    }
+    q->weight = (int)(walk[0].weight * c->side[1].kernel + walk[1].weight);
+    q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
+    q->weight_step[1] = (int)walk[1].weight_step;
+    p->wgmma_k = 0;
+    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_takes_pixels(&walk[0], height) &&
+        ignis__conv_takes_pixels(&walk[1], width) && (of == 1 || channels == whole))
+        p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
+}
+
+/*  The weights as the second operand of a product with patches. */
+static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
+{
+    p->b = w->at;
+    p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
+    p->weights = w->channels;
+    p->patches.weight_row = ignis__conv_taps(c) * w->channels;
+    p->patches.weight_channels = (int)c->outs;
+    p->packed_b = w->packed;
+}
+
+/*  A depthwise convolution with the parameters of its product (kernels/depthwise.cu); sums: of the gradient of w (null: another one). */
+static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
+{
+    enum { TAPS = 9, PIXELS = 4, MOST_ACROSS = 16 }; /* of a block */
+    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks;
+    bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
+    int across;
+    void *params[] = {p, &across};
+    pack = packed ? pack : 1;
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
+    slabs = ignis__ceil_div(c->groups, across * pack);
+    if (!sums) {
+        ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_ODD, c->dtype,
+                             slabs * ignis__ceil_div(p->m, 256 / across * PIXELS), 256, params);
+        return;
+    }
+    chunks = ignis__ceil_div(p->n, TAPS);
+    blocks = 4 * op->work.device->info.multiprocessors; /* of which each adds up 8 pixels a thread at least */
+    p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(p->k, 256 / across * 8));
+    p->split_k = ignis__ceil_div(p->k, p->splits);
+    p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
+    ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_ODD, c->dtype,
+                         slabs * chunks * p->splits, 256, params);
+    ignis__gemm_sums(op, sums, p->partial, p->splits);
+}
+
+/*  Runs a product with patches. False: row sums are left to the caller. */
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+{
+    if (!op->ok)
+        return false;
+    if (!ignis__conv_is_depthwise(c))
+        return ignis__gemm_compute(op, c->dtype, p, epilogue);
+    ignis__depthwise(op, c, p, sums);
+    return false;
+}
+
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
+                                ignis__array *bias)
+{
+    ignis__array *const arrays[2] = {x, w};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue;
+    ignis__product product;
+    ignis__gemm p;
+    int64_t channels[2];
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.bias = bias;
+    if (!op->ok || out->numel == 0)
+        return;
+    if (ignis__conv_is_product(c, &product)) {
+        ignis__matmul_run(op, &product, out, x, w, &epilogue);
+        return;
+    }
+    channels[0] = channels[1] = c->channels;
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    walk[0] = ignis__conv_forward_walk(&c->side[0]);
+    walk[1] = ignis__conv_forward_walk(&c->side[1]);
+    memset(&product, 0, sizeof product);
+    product.m = c->images * c->side[0].out * c->side[1].out;
+    product.n = c->outs;
+    product.k = ignis__conv_taps(c) * operand[0].channels;
+    product.batch = c->groups;
+    product.batch_a = operand[0].channels;
+    product.transpose_b = 1;
+    product.dtype = (int)c->dtype;
+    p = ignis__gemm_params(op, &product, out, &epilogue);
+    p.a = operand[0].at;
+    p.packed_a = operand[0].packed;
+    ignis__conv_patches(&p, c, 1, walk, c->side[0].in, c->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_weights(&p, c, &operand[1]);
+    p.patches.out_column = c->groups * c->outs;
+    p.patches.out_row = p.patches.out_column * c->side[1].out;
+    p.patches.out_image = p.patches.out_row * c->side[0].out;
+    ignis__conv_compute(op, c, &p, NULL, &epilogue);
+}
+
+/*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
+static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__array *const arrays[2] = {g, w};
+    int64_t size = ignis__dtypes[c->dtype].size, phase[2], channels[2];
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__product product;
+    ignis__gemm p;
+    bool zeroed = g->numel == 0 || w->numel == 0;
+    if (!op->ok || dx->numel == 0)
+        return;
+    for (phase[0] = 0; phase[0] < c->side[0].stride; phase[0]++) /* pixels that no patch meets */
+        for (phase[1] = 0; phase[1] < c->side[1].stride; phase[1]++)
+            zeroed = zeroed || ignis__conv_backward_walk(&c->side[0], phase[0]).taps == 0 ||
+                     ignis__conv_backward_walk(&c->side[1], phase[1]).taps == 0;
+    if (zeroed)
+        ignis__op_zero(op, dx);
+    if (!op->ok || g->numel == 0 || w->numel == 0)
+        return;
+    channels[0] = c->outs;
+    channels[1] = c->channels;
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    for (phase[0] = 0; phase[0] < c->side[0].stride && op->ok; phase[0]++) {
+        walk[0] = ignis__conv_backward_walk(&c->side[0], phase[0]);
+        for (phase[1] = 0; phase[1] < c->side[1].stride && op->ok; phase[1]++) {
+            int made = op->made_count;
+            walk[1] = ignis__conv_backward_walk(&c->side[1], phase[1]);
+            if (walk[0].taps * walk[1].taps * walk[0].grid * walk[1].grid == 0)
+                continue;
+            memset(&product, 0, sizeof product);
+            product.m = c->images * walk[0].grid * walk[1].grid;
+            product.n = c->channels;
+            product.k = walk[0].taps * walk[1].taps * operand[0].channels;
+            product.batch = c->groups;
+            product.batch_a = operand[0].channels;
+            product.dtype = (int)c->dtype;
+            p = ignis__gemm_params(op, &product, dx, &nothing);
+            p.a = operand[0].at;
+            p.packed_a = operand[0].packed;
+            ignis__conv_patches(&p, c, 1, walk, c->side[0].out, c->side[1].out, &operand[0], operand[0].channels);
+            ignis__conv_weights(&p, c, &operand[1]);
+            p.row_b = operand[1].channels;
+            p.patches.apart = c->side[0].stride > 1 || c->side[1].stride > 1;
+            p.patches.out_column = c->groups * c->channels * c->side[1].stride;
+            p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
+            p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
+            p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
+            ignis__conv_compute(op, c, &p, NULL, &nothing);
+            ignis__op_unmake(op, made);
+        }
+    }
+}
+
+/*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g, ignis__array *x)
+{
+    ignis__array *const arrays[2] = {g, x};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue;
+    ignis__product product;
+    ignis__array *out = dw;
+    ignis__spread rows;
+    ignis__gemm p;
+    int64_t channels[2], taps = ignis__conv_taps(c);
+    bool summed = false;
+    rows.outer = 1;
+    rows.n = c->images * c->side[0].out * c->side[1].out;
+    rows.inner = c->groups * c->outs;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.row_sums = c->groups == 1 ? db : NULL;
+    if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
+        ignis__op_zero(op, dw);
+    } else if (op->ok && dw && dw->numel > 0) {
+        channels[0] = c->outs;
+        channels[1] = c->channels;
+        ignis__conv_operands(op, c, operand, arrays, channels);
+        walk[0] = ignis__conv_forward_walk(&c->side[0]);
+        walk[1] = ignis__conv_forward_walk(&c->side[1]);
+        if (operand[1].channels != c->channels)
+            out = ignis__op_new_row(op, c->groups * c->outs * taps * operand[1].channels, c->dtype);
+        memset(&product, 0, sizeof product);
+        product.m = c->outs;
+        product.n = taps * operand[1].channels;
+        product.k = rows.n;
+        product.batch = c->groups;
+        product.batch_a = operand[0].channels;
+        product.batch_b = operand[1].channels;
+        product.transpose_a = 1;
+        product.dtype = (int)c->dtype;
+        p = ignis__gemm_params(op, &product, out, &epilogue);
+        p.a = operand[0].at;
+        p.b = operand[1].at;
+        p.row_a = c->groups * operand[0].channels;
+        p.packed_a = operand[0].packed;
+        p.packed_b = operand[1].packed;
+        ignis__conv_patches(&p, c, 2, walk, c->side[0].in, c->side[1].in, &operand[1], operand[1].channels);
+        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
+        if (op->ok && out != dw) { /* without the channels that were added */
+            ignis__strides s;
+            memset(&s, 0, sizeof s);
+            s.rank = 2;
+            s.size[0] = c->groups * c->outs * taps;
+            s.size[1] = c->channels;
+            s.from[0] = operand[1].channels;
+            s.to[0] = c->channels;
+            s.from[1] = s.to[1] = 1;
+            ignis__op_strided(op, dw, out, &s);
+        }
+    }
+    if (db && !summed)
+        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+}
+
+static ignis_status ignis__conv_backward(const ignis_backward_args *args)
+{
+    const ignis__conv *c = (const ignis__conv *)args->params;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__product product;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, c->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+        return ignis__failed();
+    if (args->needed[1])
+        gradients[1] = ignis__op_new_like(&op, op.in[2]);
+    if (args->input_count > 2 && args->needed[2])
+        gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+    if (ignis__conv_is_product(c, &product)) {
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &product, op.in[0], op.in[1], op.in[2]);
+        if (op.ok && (gradients[1] || gradients[2]))
+            ignis__linear_weight_backward(&op, &product, gradients[1], gradients[2], op.in[0], op.in[1]);
+        return ignis__op_give(&op, args, args->input_count, gradients);
+    }
+    if (args->needed[0]) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        if (op.ok)
+            ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
+    }
+    if (op.ok && (gradients[1] || gradients[2]))
+        ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
+static bool ignis__conv_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+{
+    int i;
+    to[0] = standard;
+    for (i = 0; i < sides; i++) {
+        if (given && given[i] < 0)
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.%s[%d] is %d, below %d", name, i, given[i], least);
+        to[2 - sides + i] = given && given[i] ? given[i] : standard;
+    }
+    return true;
+}
+
+/*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c, ignis_shape *out)
+{
+    static const char *const needs[] = {"[images, length, channels] and [outs, length, channels / groups]",
+                                        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
+    int64_t stride[2], padding[2], dilation[2];
+    int i;
+    if (groups < 1)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
+    if (!ignis__conv_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
+        return false;
+    if (x->ndim != sides + 2 || w->ndim != sides + 2)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
+                              ignis__shape_write(w).text, needs[sides - 1]);
+    outs = w->dim[0];
+    if (x->dim[sides + 1] != w->dim[sides + 1] * groups || outs % groups)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
+                              "the result come in as many groups",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
+    memset(c, 0, sizeof *c);
+    c->images = x->dim[0];
+    c->channels = w->dim[sides + 1];
+    c->outs = outs / groups;
+    c->groups = groups;
+    c->dtype = op->in[0]->dtype;
+    c->sides = sides;
+    *out = *x;
+    out->dim[sides + 1] = outs;
+    for (i = 0; i < 2; i++) {
+        ignis__conv_side *side = &c->side[i];
+        int at = i - 1 + sides; /* of x and w; 0: rows of a convolution that has none */
+        int64_t reach;
+        side->in = at ? x->dim[at] : 1;
+        side->kernel = at ? w->dim[at] : 1;
+        side->stride = stride[i];
+        side->padding = padding[i];
+        side->dilation = dilation[i];
+        if (side->kernel < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
+        reach = (side->kernel - 1) * side->dilation + 1;
+        if (side->in + 2 * side->padding < reach)
+            return ignis__op_fail(
+                op, IGNIS_DIAG_CONV_SHAPE,
+                "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld of w %s with a dilation of %lld", at,
+                ignis__shape_write(x).text, (long long)side->padding, (long long)reach, ignis__shape_write(w).text,
+                (long long)side->dilation);
+        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+        if (at)
+            out->dim[at] = side->out;
+        if (reach > most || side->in + 2 * side->padding > most)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                                  "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
+                                  ignis__shape_write(x).text);
+    }
+    if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
+        (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
+        (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
+        (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result or a patch has more than 2^30 pixels or elements");
+    return true;
+}
+
+static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                   const ignis_conv_desc *desc)
+{
+    ignis_tensor inputs[] = {x, w, bias};
+    ignis__array *out = NULL;
+    ignis__conv conv;
+    ignis_shape shape;
+    ignis__op op;
+    int count = bias.id ? 3 : 2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+        if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
+                           ignis__shape_write(&op.in[1]->shape).text, (long long)(conv.groups * conv.outs));
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+    }
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_backward, &conv, sizeof conv);
+}
+
+IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv1d", 1, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
+}
+
 /* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
@@ -20783,10 +21450,6 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
 /* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
 typedef struct ignis__images {
     ignis__divisor packs, width, height;
     int src_width, src_height, packed;
@@ -20811,17 +21474,6 @@ typedef struct ignis__resampling {
 } ignis__resampling;
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
-
-static ignis__divisor ignis__divisor_of(int64_t size)
-{
-    ignis__divisor d = IGNIS__ZERO;
-    d.size = (uint32_t)size;
-    while ((uint64_t)1 << d.shift < (uint64_t)size)
-        d.shift++;
-    if (size > 0)
-        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
-}
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
 static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
@@ -21717,22 +22369,44 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
+/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t rows = x->size ? to->numel / x->size : 0;
+    int i;
+    *n = x->dim == x->shape.ndim - 1 ? x->strides.size[x->dim] : 0;
+    for (i = 0; i < x->dim; i++)
+        if (x->strides.size[i] != x->shape.dim[i])
+            return 0;
+    return *n && (*n <= 8192 || rows >= info->multiprocessors) && rows <= INT32_MAX &&
+                   x->size * ignis__dtypes[ignis__sum_dtype(to->dtype)].size <= info->shared_per_block
+               ? rows
+               : 0;
+}
+
 /*  to[place of i] += from[i], in a fixed order */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
+    rows = ignis__scatter_rows(op, to, x, &n);
+    if (rows) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        return;
+    }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
                        (long long)to->numel);
@@ -22684,7 +23358,7 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box, NULL);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -25566,6 +26240,14 @@ static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const 
     return 0;
 }
 
+static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels, unsigned pixels,
+                             const unsigned *steps, int interleave, int swizzle, int promotion, int outside)
+{
+    return (void)lower, (void)upper, (void)channels, (void)pixels,
+           ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
+}
+
 /*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
 static int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
@@ -25746,6 +26428,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuFuncGetAttribute = ignis__dry_function_get;
     cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor = ignis__dry_resident;
     cuda->cuTensorMapEncodeTiled = ignis__dry_map;
+    cuda->cuTensorMapEncodeIm2col = ignis__dry_pixels;
     cuda->cuMemGetInfo_v2 = ignis__dry_free_bytes;
     cuda->cuMemAlloc_v2 = ignis__dry_alloc;
     cuda->cuMemFree_v2 = ignis__dry_free;
