@@ -157,10 +157,10 @@ int main(void)
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &device) != IGNIS_OK)
         return 1; /* Ignis has written the reason to stderr */
     bool is_small = strncmp(device.name, simulator, sizeof simulator - 1) == 0;
-    int channels = is_small ? 8 : 32, steps = is_small ? 100 : 3000;
+    int channels = is_small ? 8 : 32, steps = is_small ? 100 : 1500;
     ignis_scope everything = ignis_scope_begin();
     ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = 10, .total = steps, .floor = 0.02};
-    ignis_adamw_desc adamw = {.lr = is_small ? 0.03 : 0.005, .schedule = schedule, .drop_grad = true};
+    ignis_adamw_desc adamw = {.lr = is_small ? 0.045 : 0.005, .schedule = schedule, .drop_grad = true};
     ignis_optimizer optimizer = ignis_adamw(&adamw);
     network net = network_make(channels, optimizer);
     srand(1);
