@@ -19,7 +19,7 @@
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image .rope
                         .embedding .index .sort .loss .attention
-        >>optim         AdamW, SGD, schedules, clipping
+        >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
 
@@ -249,6 +249,14 @@
 
         Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2, results), and
         ignis_array_map_many, which updates arrays together.
+
+        Losses that have no function of their own in >>ops.loss are a line each, for ignis_map_mean, _sum or ignis_map (y is -1 or 1):
+
+            hinge             "max(1 - x*y, 0)"                      soft margin       "softplus(-x*y)"
+            margin ranking    "max(margin - y*(a - b), 0)"           Poisson           "exp(x) - t*x"
+            log-cosh          "d = abs(x - t); d + softplus(-2*d) - log(2)"
+            Gaussian          "0.5*(log(v) + square(x - t)/v)"
+            focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
         ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
@@ -1974,8 +1982,8 @@ typedef struct ignis_conv_desc {
     ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
     f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is not
-    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is
+    not [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
     than 2^30 pixels, or elements of a patch).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
@@ -2426,13 +2434,68 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
-/*  What a loss gives of the losses of all rows. */
-typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+/*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
+    sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+typedef enum ignis_reduction {
+    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none */
+    IGNIS_REDUCTION_SUM,      /* [1] */
+    IGNIS_REDUCTION_NONE,     /* all of them, in the shape of the elements or rows */
+    IGNIS_REDUCTION_COUNT
+} ignis_reduction;
+
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2 of d = |x - target| where d is below
+    delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a Location Parameter, 1964)
+    One pass over memory, and one for the gradients, of x and of targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta,
+    divided by beta. Losses that are not here are a line each: see ON FORMULAS.
+    Shapes: equal; targets of any dtype, x of a floating one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
+
+typedef struct ignis_bce_desc {
+    ignis_tensor weight;       /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
+    ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
+    ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
+} ignis_bce_desc;
+
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1 - p)), with p = sigmoid(logit)
+    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
+
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) - x), 0 where t is 0
+    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities, too. The mean is over rows
+    (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the gradients.
+    Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
+
+/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
+    Each length counts as 1e-8 at least. Three sums and a formula. The loss for y = 1 (alike) or -1 is a line:
+    ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
+    Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b);
 
 typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
     int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
                                   2^27 logits; all, where that takes less memory) */
@@ -2442,14 +2505,27 @@ typedef struct ignis_cross_entropy_desc {
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
+    With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
+    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
+    logits, and one in backward, which needs them; fewer than 2^24 classes.
     The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (2^30 columns or more).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
+    A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
+    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults.
+    Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
 /*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
     The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
@@ -2461,7 +2537,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more; label_smoothing, IGNIS_REDUCTION_NONE).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
@@ -2542,6 +2618,14 @@ typedef struct ignis_schedule_desc {
     double floor;        /* what part of lr is left at the end (0) */
 } ignis_schedule_desc;
 
+/*  The scale of the loss, for f16, whose small gradients would be 0: ignis_scale_loss. */
+typedef struct ignis_loss_scale_desc {
+    double initial;   /* 65536 is usual (0: losses are not scaled) */
+    double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
+    double backoff;   /* and after a step that is skipped (0.5) */
+    int64_t interval; /* 2000 */
+} ignis_loss_scale_desc;
+
 typedef struct ignis_adamw_desc {
     double lr;           /* 1e-3 */
     double beta1;        /* 0.9 */
@@ -2555,6 +2639,8 @@ typedef struct ignis_adamw_desc {
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
                        Those of data-parallel training stay where they are, and become zero (false) */
+    bool coupled; /* Adam: weight decay is part of the gradient (false) */
+    ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -2565,24 +2651,70 @@ typedef struct ignis_sgd_desc {
     bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
 } ignis_sgd_desc;
+
+typedef struct ignis_rmsprop_desc {
+    double lr;           /* 1e-2 */
+    double alpha;        /* 0.99 */
+    double eps;          /* 1e-8 */
+    double momentum;     /* 0 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_rmsprop_desc;
+
+typedef struct ignis_lion_desc {
+    double lr;           /* 1e-4 */
+    double beta1;        /* 0.9 */
+    double beta2;        /* 0.99 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_lion_desc;
+
+typedef struct ignis_muon_desc {
+    double lr;           /* 1e-3 */
+    double momentum;     /* 0.95 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
+    bool no_master;  /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
     int64_t step;     /* steps so far */
     double lr;        /* of the last step */
-    double grad_norm; /* when gradients were clipped last, before it */
+    double grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
     int parameters;
+    double loss_scale; /* 1 where losses are not scaled */
+    int64_t skipped;   /* steps, which step does not count */
 } ignis_optimizer_info;
 
 typedef enum ignis_optimizer_part {
-    IGNIS_OPTIMIZER_SELF,   /* f64 [8]: learning rate, clipping, count of steps */
+    IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
-    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients */
+    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER  /* f32 copy of an f16 or bf16 parameter */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
     ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
+    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the divided gradient, eps outside of the root
+    ignis_lion - by Lion (Chen et al. 2023): steps of equal size along the sign of a mean; decay as AdamW's
+    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead, made orthogonal by five rounds of a
+    Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
+    is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
+    0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
     Errors: ARGUMENT (a number outside its range, schedule.total), DEVICE, MEMORY, CUDA.
@@ -2590,19 +2722,24 @@ typedef enum ignis_optimizer_part {
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
+IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc);
+IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
+IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
     One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
-    replayed. Without any gradient nothing happens, and no step is counted.
+    replayed. Without any gradient nothing happens, and no step is counted. With a loss scale the gradients are looked through first, which
+    ignis_clip_grad_norm does, too, and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay. So does
+    one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -2624,6 +2761,16 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
+
+/*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
+    The next step divides the gradients by it, and clipping measures them without it. The scale is on the device, where the steps change it as
+    ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph.
+    backward comes before the next step; a loss has the scale of one optimizer.
+    Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
+    Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer optimizer, ignis_tensor loss);
 
 /*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
@@ -2805,6 +2952,14 @@ static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor
 {
     return ignis_cross_entropy(logits, targets, &desc);
 }
+static inline ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+{
+    return ignis_nll_loss(x, targets, &desc);
+}
+static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
+{
+    return ignis_bce_with_logits(logits, targets, &desc);
+}
 static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
                                                       const ignis_cross_entropy_desc &desc)
 {
@@ -2812,6 +2967,9 @@ static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
+static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
+static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -11035,6 +11193,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
     X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny")                                                   \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
@@ -11072,13 +11231,19 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
+    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
     X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
     X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(ADAM, OPTIM_CU, "ignis_adam")                                                            \
     X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(RMSPROP, OPTIM_CU, "ignis_rmsprop")                                                      \
+    X(LION, OPTIM_CU, "ignis_lion")                                                            \
+    X(MUON, OPTIM_CU, "ignis_muon")                                                            \
+    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply")                                                \
     X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
     X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
@@ -14786,6 +14951,16 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     return status;
 }
 
+/*  Releases what a call has made; no handle: nothing. */
+static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (!tensor)
+        return;
+    (void)ignis__tensor_end_handle(call, tensor);
+    ignis__tensor_drop(call, tensor);
+}
+
 /* --- scopes ----------------------------------------------------------------------------------------------------------- */
 
 IGNIS_API ignis_scope ignis_scope_begin(void)
@@ -17269,8 +17444,8 @@ typedef struct ignis__gemm {
     ignis__patches patches;
     /* what kernels do not see */
     int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
-    int64_t wgmma_k;         /* what k is by wgmma; 0: it cannot be used */
-    int64_t images, weights; /* of a convolution; channels of the array with patches, and of its weights */
+    int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    int64_t images, weights; /* of these; and the channels of the weights */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
@@ -17291,6 +17466,7 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
     {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
     {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 400, 800, 0},
 };
 /* clang-format on */
 
@@ -17323,7 +17499,8 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->wgmma_k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
+    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most &&
+           p->batch < most;
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
@@ -17334,7 +17511,9 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
     double bytes = 64.0 * (double)(size * (ignis__clamp(p->m, 0, tile->rows) + ignis__clamp(p->n, 0, tile->columns)));
     double scale =
-        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ? size == 8 ? 2 : 1 : (double)size / 2;
+        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+            ? size == 8 ? 2 : 1
+            : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
     double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
     step = step > latency ? step : latency;
@@ -17381,9 +17560,12 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
+        bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
+                     : (hopper || mma) != tensor_cores) ||
+            (hopper && (!wgmma || !(packed || may_pack))))
             continue;
-        q.k = hopper ? p->wgmma_k : p->k;
+        q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
@@ -17401,6 +17583,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.rows = kernel.summed_rows = best->rows;
     kernel.columns = best->columns;
     kernel.threads = best->threads;
+    tensor_cores = tensor_cores && best->builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
     if (p->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
@@ -17528,7 +17711,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     p.row_b = p.transpose_b ? p.k : p.n;
     p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
     p.splits = 1;
-    p.split_k = p.wgmma_k = p.k;
+    p.split_k = p.k;
     p.activation = epilogue->activation;
     p.gradient = epilogue->gradient;
     p.accumulate = epilogue->accumulate;
@@ -17652,7 +17835,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
-    if (kernel.stays && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
@@ -18209,12 +18392,15 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: by wgmma, of a round of tiles at least, of which next to nothing
-    lies outside. What is done to the result costs them less. */
+/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
+    which next to nothing lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
+    if (product->k <= 512 &&
+        ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch <= 2 * op->work.device->info.multiprocessors)
+        return true;
     return tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
            product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
@@ -19259,9 +19445,26 @@ IGNIS_API ignis_tensor ignis_value(double value)
     return handle;
 }
 
+typedef enum ignis__loss_kind {
+    IGNIS__LOSS_NONE, /* any formula */
+    IGNIS__LOSS,      /* its result is of f32 at least */
+    IGNIS__LOSS_ALIKE /* that, and its first two inputs are of one shape, over which the others spread */
+} ignis__loss_kind;
+
+/*  What a model gives and its targets must not spread over each other by mistake. */
+static bool ignis__map_fits_loss(ignis__op *op, const ignis__map_run *run)
+{
+    if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
+        return false;
+    if (ignis__shape_same(&run->shape, &op->in[0]->shape))
+        return true;
+    return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "the weights do not spread over the first input, which is %s, but make it %s",
+                          ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
+}
+
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
 static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                               ignis__map_run *run, ignis__map_rule *rule)
+                               ignis__map_run *run, ignis__map_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -19279,6 +19482,8 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->dtype[at[i]] = op->in[i]->dtype;
     }
     op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
+    if (loss == IGNIS__LOSS_ALIKE && op->ok)
+        op->ok = ignis__map_fits_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
@@ -19349,7 +19554,8 @@ static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char 
 }
 
 /*  A formula of several results, which are recorded apart. */
-static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results)
+static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results,
+                               ignis__loss_kind loss)
 {
     ignis__map_rule rule;
     ignis__map_run run;
@@ -19357,10 +19563,12 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
     ignis__op op;
     int k;
     memset(results, 0, sizeof *results * (size_t)count);
-    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
         return ignis__failed();
     for (k = 0; k < count && op.ok; k++) {
         run.out[k] = ignis__map_dtype(&run, k);
+        if (loss)
+            run.out[k] = ignis__wide_dtype(run.out[k]);
         out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
         run.to[k] = ignis__op_write(&op, out[k]);
     }
@@ -19380,17 +19588,24 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
     return ignis__failed();
 }
 
-IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+/*  One result. */
+static ignis_tensor ignis__map_each(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
 {
     ignis_tensor result;
-    (void)ignis__map("ignis_map", formula, &inputs, 1, &result);
+    (void)ignis__map(call, formula, inputs, 1, &result, loss);
     return result;
+}
+
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_each("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
 {
     static const char call[] = "ignis_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results) : ignis__failed();
+    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
+                                                    : ignis__failed();
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -19423,7 +19638,7 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
 }
 
 static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                       const ignis_reduce_desc *desc)
+                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__map_rule rule;
@@ -19436,7 +19651,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     char type;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
         return ignis__no_tensor();
     if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
         type = run.formula->term[run.formula->result[0]].type;
@@ -19446,6 +19661,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
                     ? IGNIS_I64
                 : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || reducer == IGNIS_REDUCE_LOGSUMEXP) ? IGNIS_F32
+                : loss                                                                               ? ignis__wide_dtype(dtype)
                                                                                                      : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
@@ -19478,17 +19694,17 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
 {
-    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
@@ -22614,6 +22830,7 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
+    bool few_rows = rows < op->work.device->info.multiprocessors;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
@@ -22626,7 +22843,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
                          item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1,
+                         few_rows ? 512 : 256, 1, long_item * (size_t)items, chosen);
     } else if (n <= most) {
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
                          row);
@@ -22820,6 +23038,12 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     return ignis__op_give(&op, args, 1, &made);
 }
 
+/*  What the kernels of all rows do not do. */
+static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
+{
+    return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
+}
+
 /*  The logits are an input, or are to be made of one: so many rows of `columns`. */
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
                                          const ignis__array *targets, ignis__cross_entropy *entropy)
@@ -22836,6 +23060,8 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
                               ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
+    if (desc && !(desc->label_smoothing >= 0 && desc->label_smoothing <= 1))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1", desc->label_smoothing);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
                               (long long)desc->classes, (long long)entropy->stride);
@@ -22921,6 +23147,181 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
+/* --- losses by formulas */
+
+static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
+    return false;
+}
+
+/*  Losses of elements. */
+static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inputs inputs, ignis_reduction reduction)
+{
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    if (reduction == IGNIS_REDUCTION_NONE)
+        return ignis__map_each(call, formula, &inputs, IGNIS__LOSS_ALIKE);
+    return ignis__map_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
+                              IGNIS__LOSS_ALIKE);
+}
+
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_mse_loss", "square(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_l1_loss", "abs(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_huber_loss";
+    if (ignis__enter(call) && !(delta > 0)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "delta is %g, which is not above 0", delta);
+        return ignis__no_tensor();
+    }
+    return ignis__loss(call, "d = x - targets; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                       IGNIS_INPUTS(x, targets, IGNIS_VALUE(delta, delta)), reduction);
+}
+
+/*  softplus(x) is s + max(x, 0), with the s of both signs; the half that max's gradient has at 0 is right. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc)
+{
+    ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
+                 p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
+    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); w*((1 - t)*(s + max(x, 0)) + p*t*(s + max(-x, 0)))",
+                       IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
+}
+
+/*  A formula's sum over the last dimension. */
+static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
+{
+    ignis_reduce_desc last;
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    return ignis__map_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
+}
+
+/*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
+static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets, const ignis_cross_entropy_desc *desc,
+                              ignis__cross_entropy *entropy, ignis_tensor *column)
+{
+    ignis__op op;
+    ignis_tensor inputs[] = {rows, targets};
+    int64_t count, columns;
+    ignis_shape shape;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return false;
+    op.ok = ignis__op_is_float(&op, 0, "the first input") && ignis__op_rows(&op, op.in[0], &count, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, count, columns, op.in[1], entropy);
+    shape = op.in[0]->shape;
+    if (ignis__op_leave(&op) != IGNIS_OK)
+        return false;
+    shape.dim[shape.ndim - 1] = 1;
+    *column = ignis_reshape(targets, shape);
+    return column->id != 0;
+}
+
+/*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
+static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction, ignis_tensor targets, int64_t k)
+{
+    ignis_tensor sum, count, result = ignis__no_tensor();
+    if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
+        return losses;
+    if (reduction == IGNIS_REDUCTION_SUM || !targets.id) {
+        result = reduction == IGNIS_REDUCTION_SUM ? ignis_sum(losses) : ignis_mean(losses);
+    } else {
+        sum = ignis_sum(losses);
+        count = sum.id ? ignis_map_sum("targets != k", IGNIS_INPUTS(targets, IGNIS_VALUE(k, (double)k))) : sum;
+        if (count.id)
+            result = ignis_map("sum / count", IGNIS_INPUTS(sum, count));
+        ignis__tensor_discard(call, sum);
+        ignis__tensor_discard(call, count);
+    }
+    ignis__tensor_discard(call, losses);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_kl_div";
+    ignis_tensor t = targets, losses;
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)", IGNIS_INPUTS(x, t),
+                              IGNIS__LOSS_ALIKE);
+    return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
+}
+
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
+{
+    static const char call[] = "ignis_cosine_similarity";
+    ignis_tensor ab = ignis__loss_rows(call, "a*b", IGNIS_INPUTS(a, b), IGNIS__LOSS_ALIKE), result = ignis__no_tensor();
+    ignis_tensor aa = ab.id ? ignis__loss_rows(call, "a*a", IGNIS_INPUTS(a), IGNIS__LOSS) : ab;
+    ignis_tensor bb = aa.id ? ignis__loss_rows(call, "b*b", IGNIS_INPUTS(b), IGNIS__LOSS) : aa;
+    if (bb.id)
+        result = ignis_map("ab / ((aa > 1e-16 ? sqrt(aa) : 1e-8) * (bb > 1e-16 ? sqrt(bb) : 1e-8))", IGNIS_INPUTS(ab, aa, bb));
+    ignis__tensor_discard(call, ab);
+    ignis__tensor_discard(call, aa);
+    ignis__tensor_discard(call, bb);
+    return result;
+}
+
+/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (l - x), whose gradient is exp(x - l) - q. So it is said,
+    instead of found through l, the logarithms of the rows' sums, from which it would take another walk. */
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+{
+    ignis__cross_entropy entropy;
+    ignis_tensor t = ignis__no_tensor(), d = t, l = t, losses = t;
+    ignis_reduce_desc last;
+    ignis_inputs inputs;
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
+        return losses;
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    last.keepdim = true;
+    d = ignis_detach(x);
+    inputs = IGNIS_INPUTS(d, IGNIS_VALUE(n, (double)entropy.classes));
+    l = ignis__map_reduced(call, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? d : -inf", &inputs, &last, IGNIS__LOSS);
+    losses = ignis__loss_rows(call,
+                              "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+                              " : with_grad(q == 0 ? 0 : q*(l - x), x*detach(exp(x - l) - q))",
+                              IGNIS_INPUTS(x, t, l, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes),
+                                           IGNIS_VALUE(e, desc->label_smoothing)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    ignis__tensor_discard(call, d);
+    ignis__tensor_discard(call, l);
+    return ignis__loss_of_rows(call, losses, desc->reduction, targets, entropy.ignore_index);
+}
+
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+{
+    static const char call[] = "ignis_nll_loss";
+    ignis__cross_entropy entropy;
+    ignis_tensor t = ignis__no_tensor(), losses = ignis__no_tensor();
+    if (ignis__enter(call) && desc && desc->label_smoothing != 0) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "label_smoothing is for ignis_cross_entropy");
+        return losses;
+    }
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
+        return losses;
+    losses = ignis__loss_rows(call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
+                              IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets, entropy.ignore_index);
+}
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -22932,6 +23333,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_dtype dtype, wide;
     int64_t rows, columns;
     bool fused;
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__soft_cross_entropy(call, logits_tensor, targets_tensor, desc);
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     memset(&work, 0, sizeof work);
@@ -23147,7 +23550,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
-/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
 static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 {
     int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
@@ -23168,6 +23571,8 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
@@ -23968,7 +24373,9 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STEP,
        IGNIS__OPTIM_CLIP,
        IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_STATES = 8
+       IGNIS__OPTIM_SCALE = 8,
+       IGNIS__OPTIM_SKIPPED = 10,
+       IGNIS__OPTIM_STATES = 16
 };
 
 #define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
@@ -23988,9 +24395,12 @@ typedef struct ignis__parameter {
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
-    bool adamw, no_master, zero_grad, drop_grad;
-    double lr, beta1, beta2, eps, weight_decay, momentum;
+    const char *name;
+    ignis__builtin step;
+    bool has_first, has_second, no_master, zero_grad, drop_grad, like_adamw;
+    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     ignis_schedule_desc schedule;
+    ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
     int count, capacity;
     ignis__array *state;      /* f64; claimed */
@@ -24086,6 +24496,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     desc.tag = "optimizer";
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
+    state[IGNIS__OPTIM_SCALE] = optimizer->scale.initial;
     optimizer->state = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!optimizer->state)
         return false;
@@ -24107,17 +24518,28 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
     const double no_limit = 1e300;
     ignis__optimizer *optimizer;
     ignis__slot slot;
-    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, "beta1", given->beta1, 0, 1) ||
-        !ignis__optimizer_number(call, "beta2", given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
+    ignis_loss_scale_desc *scale = &given->scale;
+    if (scale->initial == 0)
+        memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
+    else if (scale->interval == 0)
+        scale->interval = 2000;
+    scale->initial = ignis__default(scale->initial, 1);
+    scale->growth = ignis__default(scale->growth, 2);
+    scale->backoff = ignis__default(scale->backoff, 0.5);
+    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
+        !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
-        !ignis__optimizer_number(call, "momentum", given->momentum, 0, no_limit) ||
+        !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
@@ -24145,51 +24567,77 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const
     return handle;
 }
 
+/*  Begins a call that makes an optimizer: `given` has what all descs have. */
+#define IGNIS__OPTIMIZER_GIVEN(desc_type, default_lr, its_name, its_step) \
+    ignis_optimizer none = IGNIS__ZERO;                                   \
+    ignis__optimizer given;                                               \
+    desc_type d;                                                          \
+    if (!ignis__enter(call))                                              \
+        return none;                                                      \
+    memset(&d, 0, sizeof d);                                              \
+    memset(&given, 0, sizeof given);                                      \
+    if (desc)                                                             \
+        d = *desc;                                                        \
+    given.name = its_name;                                                \
+    given.step = its_step;                                                \
+    given.lr = ignis__default(d.lr, default_lr);                          \
+    given.weight_decay = d.weight_decay;                                  \
+    given.schedule = d.schedule;                                          \
+    given.no_master = d.no_master;                                        \
+    given.zero_grad = d.zero_grad;                                        \
+    given.drop_grad = d.drop_grad;                                        \
+    given.scale = d.loss_scale
+
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_adamw_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.adamw = true;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.drop_grad = d.drop_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
+    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
+    given.has_first = given.has_second = true;
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
     given.eps = ignis__default(d.eps, 1e-8);
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_sgd_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.drop_grad = d.drop_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
-    given.momentum = d.momentum;
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN_SGD);
+    given.has_first = d.momentum != 0;
+    given.beta1 = d.momentum;
+    return ignis__optimizer_make(call, &given, "momentum", "");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc)
+{
+    static const char call[] = "ignis_rmsprop";
+    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN_RMSPROP);
+    given.has_first = d.momentum != 0;
+    given.has_second = true;
+    given.beta1 = d.momentum;
+    given.beta2 = ignis__default(d.alpha, 0.99);
+    given.eps = ignis__default(d.eps, 1e-8);
+    return ignis__optimizer_make(call, &given, "momentum", "alpha");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
+{
+    static const char call[] = "ignis_lion";
+    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
+    given.has_first = true;
+    given.beta1 = ignis__default(d.beta1, 0.9);
+    given.beta2 = ignis__default(d.beta2, 0.99);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
+{
+    static const char call[] = "ignis_muon";
+    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
+    given.has_first = given.has_second = true;
+    given.beta1 = ignis__default(d.momentum, 0.95);
+    given.like_adamw = d.like_adamw;
+    return ignis__optimizer_make(call, &given, "momentum", "");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
@@ -24210,9 +24658,8 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
-                           optimizer->adamw ? "adamw" : "sgd", optimizer->count, optimizer->count == 1 ? "" : "s",
-                           (int)(optimizer->device - ignis__devices));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d", optimizer->name,
+                           optimizer->count, optimizer->count == 1 ? "" : "s", (int)(optimizer->device - ignis__devices));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -24232,6 +24679,11 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     if (tensor->device != optimizer->device) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
                     (int)(tensor->device - ignis__devices), (int)(optimizer->device - ignis__devices));
+        return false;
+    }
+    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                    ignis__shape_write(&tensor->shape).text);
         return false;
     }
     for (i = 0; i < optimizer->count; i++) {
@@ -24285,8 +24737,8 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ignis__array_claim(data);
     parameter->data = data;
     ignis__array_drop(call, data);
-    ok = (!optimizer->adamw && optimizer->momentum == 0) || ignis__optimizer_array(call, data, wide, &parameter->first);
-    ok = ok && (!optimizer->adamw || ignis__optimizer_array(call, data, wide, &parameter->second));
+    ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
+    ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
     return ok;
@@ -24523,8 +24975,92 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &schedule,
                       &optimizer->schedule.warmup,
                       &optimizer->schedule.total,
-                      &optimizer->schedule.floor};
+                      &optimizer->schedule.floor,
+                      &optimizer->scale.growth,
+                      &optimizer->scale.backoff,
+                      &optimizer->scale.interval};
     return function && ignis__launch(work, function, one, one, 0, params);
+}
+
+/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__storage *storage;
+    ignis__address state, squares, at, checked = 0;
+    uint64_t base;
+    int64_t blocks = 0;
+    int dtype;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
+    bool ok = false;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+        squares = at = base;
+        checked = max_norm == 0 ? state : 0;
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       : NULL;
+        ok = function && ignis__launch(work, function, one, block, 0, clip);
+    }
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  What is about the nearest orthogonal matrix to that in `second`, times sqrt(k), takes its place: Newton-Schulz with Jordan's coefficients.
+    Products are of the smaller side. */
+static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+{
+    const ignis_shape *shape = &parameter->data->shape;
+    double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
+    double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_array second;
+    ignis_tensor u, norm, x, y, a, b;
+    int i;
+    bool ok;
+    second.id = parameter->second->slot.handle;
+    u = ignis_tensor_from_array(second, false);
+    norm = ignis_map_sum("u*u", IGNIS_INPUTS(u));
+    x = ignis_cast(ignis_map("u / max(sqrt(norm), 1e-7)", IGNIS_INPUTS(u, norm)),
+                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    for (i = 0; i < 5; i++) {
+        a = ignis_matmul_t(x, x);
+        b = ignis_matmul(a, a);
+        b = ignis_map("-4.775*a + 2.0315*b", IGNIS_INPUTS(a, b));
+        y = ignis_matmul(b, x);
+        x = ignis_map("3.4445*x + y", IGNIS_INPUTS(x, y));
+    }
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    ok = x.id &&
+         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+    return ignis_scope_end(scope) == IGNIS_OK && ok;
+}
+
+/*  All matrices that have a gradient. */
+static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+{
+    const ignis__parameter *parameter;
+    bool ok = true, has;
+    int i;
+    for (i = 0; i < optimizer->count && ok; i++) {
+        parameter = &optimizer->parameters[i];
+        ignis__mutex_lock(&parameter->tensor->slot.lock);
+        has = parameter->tensor->grad != NULL;
+        ignis__mutex_unlock(&parameter->tensor->slot.lock);
+        if (has && parameter->data->numel > 0)
+            ok = ignis__muon_orthogonal(optimizer, parameter);
+    }
+    return ok;
 }
 
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
@@ -24533,21 +25069,23 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
     int zero_grad, i;
-    void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
+    void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
     for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;
-    adamw[3] = &optimizer->beta1;
-    adamw[4] = &optimizer->beta2;
-    adamw[5] = &optimizer->eps;
-    sgd[3] = &optimizer->momentum;
+    params[3] = &optimizer->beta1;
+    params[4] = &optimizer->beta2;
+    params[5] = &optimizer->eps;
     ok = optimizer->row_count == 0 ||
-         (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
-          (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
-                            : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+          ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
+          ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+        ok = ok && ignis__muon_orthogonals(optimizer) &&
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -24566,16 +25104,8 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
 {
     static const char call[] = "ignis_clip_grad_norm";
-    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__work work;
     ignis__optimizer *optimizer;
-    ignis__storage *storage;
-    ignis__address state, squares, at;
-    uint64_t base;
-    int64_t blocks = 0;
-    int dtype;
-    void *sums[] = {&at, NULL, NULL}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
-    bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!(max_norm > 0))
@@ -24583,22 +25113,34 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
         return ignis__failed();
-    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    storage = blocks ? ignis__storage_make(call, work.device, blocks * (int64_t)sizeof(double)) : NULL;
-    ok = blocks == 0;
-    if (storage)
-        ignis__atomic_add(&storage->users, 1); /* this call */
-    if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
-        squares = at = base;
-        ok = ignis__work_write(&work, optimizer->state, &state) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at);
-        function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
-        ok = function && ignis__launch(&work, function, one, block, 0, clip);
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
+}
+
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
+{
+    static const char call[] = "ignis_scale_loss";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis_tensor scale = ignis__no_tensor(), result = scale;
+    ignis_tensor_info info;
+    ignis_array state, view;
+    if (!optimizer)
+        return result;
+    if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+    } else if (info.dtype) {
+        state.id = optimizer->state->slot.handle;
+        view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);
+        if (view.id)
+            scale = ignis_tensor_from_array(view, false);
+        if (scale.id)
+            result = ignis_map("loss * scale", IGNIS_INPUTS(loss, scale));
+        if (view.id)
+            ignis_array_free(view);
+        ignis__tensor_discard(call, scale);
     }
-    if (storage)
-        ignis__storage_drop(call, storage);
-    return ignis__optimizer_end(optimizer, &work, ok);
+    ignis__optimizer_drop(call, optimizer);
+    return result;
 }
 
 /* --- looking at and changing the state ------------------------------------------------------------------------------- */
@@ -24647,6 +25189,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle,
             info->step = (int64_t)state[IGNIS__OPTIM_STEP];
             info->lr = state[IGNIS__OPTIM_LR];
             info->grad_norm = state[IGNIS__OPTIM_NORM];
+            info->loss_scale = state[IGNIS__OPTIM_SCALE];
+            info->skipped = (int64_t)state[IGNIS__OPTIM_SKIPPED];
             ignis__mutex_lock(&optimizer->slot.lock);
             info->parameters = optimizer->count;
             ignis__mutex_unlock(&optimizer->slot.lock);
@@ -25594,15 +26138,6 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
         if (!ignis__contract_borrow(call, lent[i].array, IGNIS_OWNER_WNAIS, lent))
             return false;
     return true;
-}
-
-static void ignis__tensor_discard(const char *call, ignis_tensor handle)
-{
-    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
-    if (!tensor)
-        return;
-    (void)ignis__tensor_end_handle(call, tensor);
-    ignis__tensor_drop(call, tensor);
 }
 
 /*  Gives every array back; tensors that the call has made end unless it has succeeded. */

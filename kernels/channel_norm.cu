@@ -10,8 +10,8 @@
         dx = rstd * (g - avg(g) - h * avg(g * h))    without the averages where mean and rstd were given
         dw = sum of dy * h over outer and rows, db = sum of dy
 
-    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in two
-    arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
+    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in
+    two arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
     before are still in the cache.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed: channels are a multiple of a pack,

@@ -262,7 +262,7 @@ static const struct {
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 8},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
