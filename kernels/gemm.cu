@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64 in double, in the order of k: equal
-    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64
+    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
 */
 #include "ignis.cuh"
 
