@@ -16,14 +16,14 @@
         attention_hopper_backward.cu   744 lines   36220 bytes
         attention_mma.cu           415 lines   21293 bytes
         attention_tiles.cuh        263 lines   10834 bytes
-        channel_norm.cu            404 lines   18678 bytes
+        channel_norm.cu            418 lines   19075 bytes
         collective.cu              618 lines   29266 bytes
         collective.cuh             331 lines   15709 bytes
         depthwise.cu               156 lines    7027 bytes
         elementwise.cu              71 lines    2947 bytes
         embedding.cu               187 lines    8458 bytes
         gather.cu                  225 lines    9795 bytes
-        gemm.cu                    333 lines   14109 bytes
+        gemm.cu                    333 lines   14117 bytes
         gemm.cuh                   286 lines   13483 bytes
         gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                221 lines   10233 bytes
@@ -4191,11 +4191,25 @@ static const char *const ignis__lines_channel_norm_cu[] = {
     "/*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a group. */",
     "template <typename F> __device__ inline void each_partial(const ignis_channels &s, long long group, F f)",
     "{",
-    "    const long long image = group / s.groups, width = s.channels / s.groups, first = group % s.groups * width;",
-    "    for (long long i = threadIdx.x % 32; i < s.parts * width; i += 32) {",
-    "        const long long part = i / width, channel = first + i - part * width;",
-    "        f((image * s.parts + part) * s.channels + channel, channel, (Wide)min(s.part_length, s.rows - part * s.part_length));",
+    "    const long long image = group / s.groups;",
+    "    const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;",
+    "    int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;",
+    "    while (part < s.parts) {",
+    "        f((image * s.parts + part) * s.channels + first + at, first + at, (Wide)min(s.part_length, s.rows - part * s.part_length));",
+    "        part += 32 / width;",
+    "        at += 32 % width;",
+    "        if (at >= width) {",
+    "            at -= width;",
+    "            part++;",
+    "        }",
     "    }",
+    "}",
+    "",
+    "/*  That of the first part's and channel's. */",
+    "__device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, long long group)",
+    "{",
+    "    const long long image = group / s.groups;",
+    "    return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];",
     "}",
     "",
     "/*  mean and rstd [outer, groups], a warp for each, out of the parts' or, without them, out of the running ones. Running ones that are there besides",
@@ -4206,10 +4220,10 @@ static const char *const ignis__lines_channel_norm_cu[] = {
     "{",
     "    const long long step = (long long)gridDim.x * WARPS;",
     "    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {",
-    "        const Wide n = (Wide)(s.rows * (s.channels / s.groups));",
+    "        const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));",
     "        Wide mean = 0, variance = 0;",
     "        if (means) {",
-    "            const Wide base = means[group / s.groups * s.parts * s.channels + group % s.groups * (s.channels / s.groups)];",
+    "            const Wide base = first_partial(means, s, group);",
     "            each_partial(s, group, [&](long long at, long long, Wide rows) { mean += rows * (means[at] - base); });",
     "            mean = base + ignis_warp_sum(mean) / n; /* what is far from zero loses nothing in its sum */",
     "            each_partial(s, group, [&](long long at, long long, Wide rows) {",
@@ -4372,7 +4386,7 @@ static const char *const ignis__lines_channel_norm_cu[] = {
     "{",
     "    const long long step = (long long)gridDim.x * WARPS;",
     "    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {",
-    "        const Wide n = (Wide)(s.rows * (s.channels / s.groups));",
+    "        const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));",
     "        Wide g = 0, gh = 0;",
     "        each_partial(s, group, [&](long long at, long long channel, Wide) {",
     "            g += grads[at] * Wide(w[channel]);",
@@ -6060,8 +6074,8 @@ static const char *const ignis__lines_gemm_cu[] = {
     "// SPDX-License-Identifier: MIT",
     "/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product",
     "",
-    "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64 in double, in the order of k: equal",
-    "    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.",
+    "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64",
+    "    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.",
     "*/",
     "#include \"ignis.cuh\"",
     "",
@@ -12127,14 +12141,14 @@ static const ignis__source ignis__sources[] = {
     {"attention_hopper_backward.cu", 0x21b6d5a8af0fed88ULL, ignis__lines_attention_hopper_backward_cu, 744},
     {"attention_mma.cu", 0x5407b0d6068171c6ULL, ignis__lines_attention_mma_cu, 415},
     {"attention_tiles.cuh", 0x7cf7fe73a8d111bdULL, ignis__lines_attention_tiles_cuh, 263},
-    {"channel_norm.cu", 0x726d138aad3f6392ULL, ignis__lines_channel_norm_cu, 404},
+    {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, ignis__lines_channel_norm_cu, 418},
     {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},
     {"collective.cuh", 0x75166762a9f84ed2ULL, ignis__lines_collective_cuh, 331},
     {"depthwise.cu", 0x46db2f1607278c75ULL, ignis__lines_depthwise_cu, 156},
     {"elementwise.cu", 0xcc28af4d996e49f2ULL, ignis__lines_elementwise_cu, 71},
     {"embedding.cu", 0xa555588f282c38aaULL, ignis__lines_embedding_cu, 187},
     {"gather.cu", 0xbac431cdc50112d8ULL, ignis__lines_gather_cu, 225},
-    {"gemm.cu", 0x2aa771193b978010ULL, ignis__lines_gemm_cu, 333},
+    {"gemm.cu", 0xa8ea14428a6bf067ULL, ignis__lines_gemm_cu, 333},
     {"gemm.cuh", 0x350195b2f1dd5c76ULL, ignis__lines_gemm_cuh, 286},
     {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0x4d13bdd80f50615cULL, ignis__lines_gemm_mma_cu, 221},
