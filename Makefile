@@ -125,7 +125,7 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png

@@ -2272,9 +2272,9 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
-    int64_t window[2];    /* required: rows and columns that a result is made of */
-    int64_t stride[2];    /* from one window to the next (window) */
-    int64_t padding[2];   /* on both sides, half of the window at most (0) */
+    int window[2];        /* required: rows and columns that a result is made of */
+    int stride[2];        /* from one window to the next (window) */
+    int padding[2];       /* on both sides, half of the window at most (0) */
     bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
     bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
@@ -2960,6 +2960,13 @@ static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_
 static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
 {
     return ignis_sdpa_packed(qkv, &desc, &rope);
+}
+static inline ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc &desc) { return ignis_max_pool(x, &desc); }
+static inline ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc &desc) { return ignis_avg_pool(x, &desc); }
+static inline ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc &desc) { return ignis_upsample(x, &desc); }
+static inline ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc &desc)
+{
+    return ignis_batch_norm(x, w, b, &desc);
 }
 static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {

@@ -10,8 +10,8 @@
         dx = rstd * (g - avg(g) - h * avg(g * h))    without the averages where mean and rstd were given
         dw = sum of dy * h over outer and rows, db = sum of dy
 
-    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in two
-    arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
+    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in
+    two arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
     before are still in the cache.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed: channels are a multiple of a pack,
@@ -145,11 +145,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 /*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a group. */
 template <typename F> __device__ inline void each_partial(const ignis_channels &s, long long group, F f)
 {
-    const long long image = group / s.groups, width = s.channels / s.groups, first = group % s.groups * width;
-    for (long long i = threadIdx.x % 32; i < s.parts * width; i += 32) {
-        const long long part = i / width, channel = first + i - part * width;
-        f((image * s.parts + part) * s.channels + channel, channel, (Wide)min(s.part_length, s.rows - part * s.part_length));
+    const long long image = group / s.groups;
+    const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;
+    int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;
+    while (part < s.parts) {
+        f((image * s.parts + part) * s.channels + first + at, first + at, (Wide)min(s.part_length, s.rows - part * s.part_length));
+        part += 32 / width;
+        at += 32 % width;
+        if (at >= width) {
+            at -= width;
+            part++;
+        }
     }
+}
+
+/*  That of the first part's and channel's. */
+__device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, long long group)
+{
+    const long long image = group / s.groups;
+    return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];
 }
 
 /*  mean and rstd [outer, groups], a warp for each, out of the parts' or, without them, out of the running ones. Running ones that are there besides
@@ -160,10 +174,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 {
     const long long step = (long long)gridDim.x * WARPS;
     for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
-        const Wide n = (Wide)(s.rows * (s.channels / s.groups));
+        const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));
         Wide mean = 0, variance = 0;
         if (means) {
-            const Wide base = means[group / s.groups * s.parts * s.channels + group % s.groups * (s.channels / s.groups)];
+            const Wide base = first_partial(means, s, group);
             each_partial(s, group, [&](long long at, long long, Wide rows) { mean += rows * (means[at] - base); });
             mean = base + ignis_warp_sum(mean) / n; /* what is far from zero loses nothing in its sum */
             each_partial(s, group, [&](long long at, long long, Wide rows) {
@@ -326,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 {
     const long long step = (long long)gridDim.x * WARPS;
     for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
-        const Wide n = (Wide)(s.rows * (s.channels / s.groups));
+        const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));
         Wide g = 0, gh = 0;
         each_partial(s, group, [&](long long at, long long channel, Wide) {
             g += grads[at] * Wide(w[channel]);

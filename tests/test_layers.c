@@ -80,7 +80,7 @@ static double *backward_from(ignis_tensor y, ignis_dtype dtype, uint64_t seed, i
 
 /* --- pooling ------------------------------------------------------------------------------------------------------- */
 
-static ignis_pool_desc pool_of(int64_t window, int64_t stride, int64_t padding)
+static ignis_pool_desc pool_of(int window, int stride, int padding)
 {
     ignis_pool_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -169,7 +169,7 @@ static void check_pool(bool is_max, const ignis_pool_desc *d, const int64_t *dim
 TEST(pooling)
 {
     static const struct {
-        int64_t window[2], stride[2], padding[2];
+        int window[2], stride[2], padding[2];
         bool ceil_mode, exclude_padding;
         int64_t dims[4];
     } cases[] = {{{2, 2}, {0, 0}, {0, 0}, false, false, {2, 6, 8, 16}},   {{3, 3}, {2, 2}, {1, 1}, false, false, {2, 9, 7, 8}},
@@ -822,7 +822,7 @@ TEST(bad_input)
     REFUSE_POOL(IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_MESSAGE_HAS("ignis_avg_pool");
     CHECK_MESSAGE_HAS("x is [1, 4, 5, 6], too small for a window of 5");
-    bad = pool, bad.window[0] = INT64_C(1) << 40;
+    bad = pool, bad.window[0] = 1 << 28;
     REFUSE_POOL(IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_REFUSED(0, ignis_max_pool(tensor_noise(IGNIS_SHAPE(1, 0, 4, 2), IGNIS_F32, 1, false), &pool).id, IGNIS_ERROR_SHAPE,
                   IGNIS_DIAG_SHAPE_DIFFERS);

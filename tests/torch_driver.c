@@ -192,9 +192,9 @@ static ignis_pool_desc pool_of_ints(const int64_t *ints)
     int i;
     memset(&desc, 0, sizeof desc);
     for (i = 0; i < 2; i++) {
-        desc.window[i] = ints[i];
-        desc.stride[i] = ints[2 + i];
-        desc.padding[i] = ints[4 + i];
+        desc.window[i] = (int)ints[i];
+        desc.stride[i] = (int)ints[2 + i];
+        desc.padding[i] = (int)ints[4 + i];
     }
     desc.ceil_mode = ints[6] != 0;
     desc.exclude_padding = ints[7] != 0;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/*  bench_layers.c - pooling, upsampling, batch_norm and group_norm in bf16: milliseconds, and bandwidth as a share of that of a copy on the device
+
+        cc -O2 -I. bench/bench_layers.c -o bench_layers -lm -ldl -lpthread && ./bench_layers [part of a name]
+
+    Each layer twice: forward alone, and with its gradients (a name that ends in +). The bandwidth counts what has to be read and written once.
+    Lines are what bench/peer_layers.py reads, which adds PyTorch's times for the same work in the same order, and the ratios.
+*/
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "timing.h"
+
+#define ROUNDS 11
+
+/*  x [n, size, size, channels], what goes with it, and the gradient of the layer's result. */
+typedef struct data {
+    ignis_tensor x, w, b, gradient;
+    ignis_tensor mean, var;
+    int64_t size;
+} data;
+
+static ignis_pool_desc pool_of(int window, int stride, int padding)
+{
+    ignis_pool_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.window[0] = desc.window[1] = window;
+    desc.stride[0] = desc.stride[1] = stride;
+    desc.padding[0] = desc.padding[1] = padding;
+    return desc;
+}
+
+static ignis_tensor run_max_pool(const data *d)
+{
+    ignis_pool_desc desc = pool_of(3, 2, 1);
+    return ignis_max_pool(d->x, &desc);
+}
+
+static ignis_tensor run_avg_pool(const data *d)
+{
+    ignis_pool_desc desc = pool_of(2, 2, 0);
+    return ignis_avg_pool(d->x, &desc);
+}
+
+static ignis_tensor twice(const data *d, ignis_upsample_mode mode)
+{
+    ignis_upsample_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.size[0] = desc.size[1] = 2 * d->size;
+    desc.mode = mode;
+    return ignis_upsample(d->x, &desc);
+}
+static ignis_tensor run_nearest(const data *d) { return twice(d, IGNIS_UPSAMPLE_NEAREST); }
+static ignis_tensor run_bilinear(const data *d) { return twice(d, IGNIS_UPSAMPLE_LINEAR); }
+
+static ignis_tensor batch_norm(const data *d, bool eval)
+{
+    ignis_batch_norm_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.running_mean = ignis_tensor_data(d->mean);
+    desc.running_var = ignis_tensor_data(d->var);
+    desc.eval = eval;
+    return ignis_batch_norm(d->x, d->w, d->b, &desc);
+}
+static ignis_tensor run_batch_norm(const data *d) { return batch_norm(d, false); }
+static ignis_tensor run_batch_norm_eval(const data *d) { return batch_norm(d, true); }
+static ignis_tensor run_group_norm(const data *d) { return ignis_group_norm(d->x, 32, d->w, d->b, 0); }
+
+static const struct {
+    const char *name;
+    ignis_tensor (*run)(const data *d);
+    int64_t n, size, channels;
+    bool reads_x; /* for its gradient */
+} layers[] = {{"max_pool", run_max_pool, 64, 112, 64, false},         {"avg_pool", run_avg_pool, 64, 56, 256, false},
+              {"nearest", run_nearest, 16, 64, 256, false},           {"bilinear", run_bilinear, 16, 64, 256, false},
+              {"batch_norm_64", run_batch_norm, 64, 112, 64, true},   {"batch_norm_256", run_batch_norm, 64, 56, 256, true},
+              {"batch_norm_2048", run_batch_norm, 64, 7, 2048, true}, {"batch_norm_eval", run_batch_norm_eval, 64, 56, 256, true},
+              {"group_norm_256", run_group_norm, 64, 56, 256, true},  {"group_norm_512", run_group_norm, 16, 32, 512, true}};
+
+/*  The median time of a call: forward, and backward if wanted. */
+static double seconds_of(ignis_tensor (*run)(const data *d), const data *d, bool backward, int most)
+{
+    const ignis_array none = {0};
+    double times[ROUNDS], start;
+    int round, i, runs = 1;
+    for (round = -1; round < ROUNDS; round++) {
+        ignis_synchronize();
+        start = now();
+        for (i = 0; i < runs; i++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor y = run(d);
+            if (backward) {
+                ignis_backward(y, ignis_tensor_data(d->gradient));
+                ignis_tensor_set_grad(d->x, none); /* the next one is not added to it */
+                ignis_tensor_set_grad(d->w, none);
+                ignis_tensor_set_grad(d->b, none);
+            }
+            ignis_scope_end(scope);
+        }
+        ignis_synchronize();
+        if (round >= 0)
+            times[round] = (now() - start) / runs;
+        else if (now() - start < 0.01)
+            runs = most;
+    }
+    return median(times, ROUNDS);
+}
+
+static ignis_tensor run_copy(const data *d) { return ignis_cast(d->x, IGNIS_F32); }
+
+/*  Sizes are smaller on the simulator. */
+static void measure(int i, bool simulator, double copy)
+{
+    int64_t n = simulator ? 1 : layers[i].n, size = simulator ? 6 : layers[i].size;
+    double numel = (double)n * (double)size * (double)size * (double)layers[i].channels, out;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor_desc desc;
+    int pass;
+    data d;
+    for (pass = 0; pass < 2; pass++) {
+        char name[64];
+        double seconds, bytes;
+        memset(&desc, 0, sizeof desc);
+        d.size = size;
+        d.mean = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
+        d.var = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
+        desc.dtype = IGNIS_BF16;
+        desc.requires_grad = pass == 1;
+        d.x = ignis_tensor_randn(IGNIS_SHAPE(n, size, size, layers[i].channels), &desc);
+        d.w = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
+        d.b = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
+        desc.requires_grad = false;
+        d.gradient = ignis_tensor_randn(ignis_tensor_shape(layers[i].run(&d)), &desc);
+        out = (double)ignis_tensor_numel(d.gradient);
+        bytes = 2 * (numel + out) * (pass ? 2 : 1) + (pass && layers[i].reads_x ? 2 * numel : 0);
+        seconds = seconds_of(layers[i].run, &d, pass == 1, simulator ? 1 : 50);
+        snprintf(name, sizeof name, "%s%s", layers[i].name, pass ? "+" : "");
+        printf("%-18s %10.4f ms %6.2f TB/s %6.2f of a copy\n", name, 1e3 * seconds, 1e-12 * bytes / seconds, bytes / seconds / copy);
+        fflush(stdout);
+    }
+    ignis_scope_end(scope);
+}
+
+int main(int argc, char **argv)
+{
+    const int count = (int)(sizeof layers / sizeof layers[0]);
+    ignis_device_info info;
+    ignis_tensor_desc desc;
+    ignis_scope scope;
+    bool simulator;
+    double copy;
+    int64_t n;
+    data d;
+    int i;
+    if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
+        return 1;
+    simulator = strstr(info.name, "imulat") != NULL;
+    memset(&desc, 0, sizeof desc);
+    n = simulator ? 1 << 12 : (int64_t)1 << 27;
+    scope = ignis_scope_begin();
+    d.x = ignis_tensor_randn(IGNIS_SHAPE(n), &desc);
+    copy = 8.0 * (double)n / seconds_of(run_copy, &d, false, simulator ? 1 : 20);
+    ignis_scope_end(scope);
+    printf("%s, bf16, channels-last; a copy moves %.2f TB/s%s\n", info.name, 1e-12 * copy,
+           simulator ? "; on the simulator figures mean nothing" : "");
+    for (i = 0; i < count; i++)
+        if (argc < 2 || strstr(layers[i].name, argv[1]))
+            measure(i, simulator, copy);
+    if (ignis_status_last() != IGNIS_OK)
+        printf("%s\n", ignis_status_message());
+    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;
+}
