@@ -655,6 +655,7 @@ TEST(a_disk_that_fills_up_leaves_the_old_file)
     struct rlimit limit, small;
     ignis_tensor old, wide, loaded = no_tensor();
     int files;
+    NEEDS_POSIX("limits of a process");
     SETUP(NULL);
     old = make_tensor(IGNIS_SHAPE(2), IGNIS_F32, 7);
     wide = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 8);
