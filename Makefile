@@ -248,6 +248,46 @@ MEMCHECK := --tool memcheck --leak-check full --report-api-errors no --target-pr
 test-memcheck:
 	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
+# Windows programs, compiled by MinGW, under Wine, on the simulator of Linux, whose libraries sim/windows makes Windows libraries of. Left out:
+#   WINDOWS_LACKS  what Windows has nothing of: sharing arrays, communicators of several processes, NCCL, sockets
+#   WINDOWS_LONG   test-windows, which keeps to some minutes: compiling kernels is the simulator's business, and no other on Windows.
+#                  test-windows-all runs them
+WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
+WINDOWS_LONG := gemm map ops_attention ops_rows ops_shape training
+WINDOWS := build/windows
+WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
+WINDOWS_HEADERS := sys/resource.h sys/wait.h
+WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
+WINDOWS_TESTS = $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
+
+test-windows test-windows-all: simulator $(WINDOWS)/prefix
+	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh \
+	    $(if $(filter %-all,$@),$(WINDOWS_TESTS),$(filter-out $(WINDOWS_LONG:%=$(WINDOWS)/test_%.exe),$(WINDOWS_TESTS))); \
+	    code=$$?; tests/windows/wine.sh --end; exit $$code
+
+$(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS)
+	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
+	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
+	$(WINDOWS_CC) -std=c99 -O0 -g -w -I. -I$(WINDOWS)/include -include tests/windows/posix.h $< -o $@ -static
+
+$(WINDOWS)/thunks: sim/windows/thunks.c ignis.h
+	@mkdir -p $(WINDOWS)
+	$(CC) -O0 -I. $< -o $@ -ldl -lpthread -lm
+
+# ELF files that Wine loads as libraries of Windows.
+$(WINDOWS)/%.dll: $(WINDOWS)/thunks $(wildcard sim/windows/*.h)
+	$< $* >$(WINDOWS)/$*.c
+	$< $* spec >$(WINDOWS)/$*.spec
+	PATH=$$PATH:/usr/lib/wine winegcc -shared -O1 -Wall -Isim/windows $(WINDOWS)/$*.spec $(WINDOWS)/$*.c -o $@.so -lntdll -lkernel32 -ldl -lpthread
+	mv $@.so $@
+
+# The driver lies where NVIDIA's does, the others beside the programs.
+$(WINDOWS)/prefix: $(WINDOWS_LIBRARIES) tests/windows/wine.sh
+	tests/windows/wine.sh wineboot.exe -i
+	cp $(WINDOWS)/nvcuda.dll $@/drive_c/windows/system32
+	touch $@
+
 check-compile: ignis_kernels.h
 	@bash tests/compile/run.sh
 

@@ -2883,8 +2883,8 @@ static void WINAPI ignis__locals_end(void *pointer)
         locals->release(locals->value);
     TlsSetValue(ignis__local_slots.here, NULL);
     for (i = 0; i < IGNIS__LOCAL_COUNT; i++)
-        free(locals->part[i]);
-    free(locals);
+        HeapFree(GetProcessHeap(), 0, locals->part[i]);
+    HeapFree(GetProcessHeap(), 0, locals);
 }
 
 IGNIS__COLD static void *ignis__local_make(int which, size_t size)
@@ -2900,13 +2900,13 @@ IGNIS__COLD static void *ignis__local_make(int which, size_t size)
     }
     ignis__mutex_unlock(&ignis__local_slots.lock);
     locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
-    if (!locals && (locals = (ignis__locals *)calloc(1, sizeof *locals)) != NULL) {
+    if (!locals && (locals = (ignis__locals *)HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof *locals)) != NULL) {
         locals->owner = GetCurrentThreadId();
         TlsSetValue(ignis__local_slots.here, locals);
         FlsSetValue(ignis__local_slots.at_exit, locals);
     }
     if (locals)
-        part = locals->part[which] = calloc(1, size);
+        part = locals->part[which] = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size);
     return part ? part : nowhere;
 }
 
@@ -2955,6 +2955,19 @@ static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
     return out;
 }
 
+/*  What the last call of Windows has failed for. */
+IGNIS__COLD static void ignis__system_error(char *out, size_t size)
+{
+    DWORD error = GetLastError();
+    WCHAR wide[256];
+    char text[3 * 256];
+    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL, error, 0, wide,
+                       IGNIS__COUNT(wide), NULL) == 0 ||
+        WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
+        text[0] = 0;
+    snprintf(out, size, "%sWindows error %lu", text, error);
+}
+
 /*  A variable of the environment; null: there is none, or it is too long. It stays as it is until this thread has asked for seven others. */
 typedef struct ignis__env_texts {
     int next;
@@ -2986,7 +2999,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
     else if (GetFullPathNameW(wide, IGNIS__WIDE, whole, NULL) - 1 < IGNIS__WIDE - 1)
         module = LoadLibraryExW(whole, NULL, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
     if (!module)
-        snprintf(why, why_size, "LoadLibrary error %lu", GetLastError());
+        ignis__system_error(why, why_size);
     return (void *)module;
 }
 static void *ignis__library_symbol(void *library, const char *name)
@@ -3303,8 +3316,6 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 /*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
-
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
 
 /*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
@@ -4220,7 +4231,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
 #ifdef _WIN32
-    static const char *const kinds[] = {"Lib\\site-packages", "site-packages"}; /* of a Python, and of what its user has installed */
+    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* of a Python, and of what its user has installed */
     const char *prefix = "Python3";
 #else
     static const char *const kinds[] = {"site-packages", "dist-packages"};

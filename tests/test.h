@@ -282,22 +282,27 @@ static inline int test_files_in(const char *path)
     return count;
 }
 
+static inline void test_remove_folder(const char *path);
+static inline void test__remove(void *folder, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%.500s/%.500s", (const char *)folder, name);
+    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ignis__file_remove(path)) /* what is no file, or no empty folder */
+        test_remove_folder(path);
+}
+
 /*  A folder, with what is in it. */
 static inline void test_remove_folder(const char *path)
 {
-    DIR *folder = opendir(path);
-    struct dirent *entry;
-    char inside[1024];
-    while (folder && (entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(inside, sizeof inside, "%.500s/%.500s", path, entry->d_name);
-        if (remove(inside) != 0) /* what is no file, or no empty folder */
-            test_remove_folder(inside);
+    (void)ignis__folder_list(path, test__remove, (void *)(uintptr_t)path);
+#ifdef _WIN32
+    {
+        WCHAR wide[IGNIS__WIDE];
+        CHECK(RemoveDirectoryW(ignis__utf16(path, wide)) || GetLastError() == ERROR_FILE_NOT_FOUND);
     }
-    if (folder)
-        closedir(folder);
+#else
     CHECK(rmdir(path) == 0 || errno == ENOENT);
+#endif
 }
 
 #ifdef FAULT_H
@@ -368,6 +373,9 @@ static inline int test_run(int argc, char **argv)
     double begin;
     while (program > argv[0] && !strchr("/\\", program[-1]))
         program--;
+#ifdef _WIN32
+    (void)_setmode(1, _O_BINARY); /* lines end as elsewhere */
+#endif
 #ifdef __MINGW32__ /* where the constructors come in reverse order */
     for (i = 0; 2 * i < test__state.count - 1; i++) {
         struct test__one one = test__state.table[i], *other = &test__state.table[test__state.count - 1 - i];

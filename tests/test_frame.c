@@ -91,6 +91,10 @@ TEST(priorities_are_those_of_the_device)
     symbol = ignis__library_open(ignis__libraries[IGNIS_LIBRARY_CUDA].path, why, sizeof why);
     symbol = symbol ? ignis__library_symbol(symbol, "cuStreamGetPriority") : NULL;
     memcpy(&priority_of, &symbol, sizeof symbol);
+#ifdef _WIN32 /* it is none of the functions that sim/windows passes on */
+    if (!priority_of)
+        SKIP("this driver has no cuStreamGetPriority");
+#endif
     REQUIRE(priority_of);
     for (i = 0; i < IGNIS__COUNT(descs); i++) {
         void *stream = ignis_stream_create(&descs[i]);

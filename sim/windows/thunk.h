@@ -16,9 +16,6 @@ typedef unsigned long long ignis__address;
 typedef struct ignis__ipc_handle {
     char bytes[64];
 } ignis__ipc_handle;
-typedef struct ignis__nccl_id {
-    char bytes[128];
-} ignis__nccl_id;
 
 #define WINDOWS __attribute__((ms_abi))
 extern char *WINDOWS GetEnvironmentStringsA(void);
@@ -27,7 +24,7 @@ extern int WINDOWS FreeEnvironmentStringsA(char *);
 /*  A Windows program has an environment of its own. What it says to the simulator and the driver holds for them too. */
 static inline int is_theirs(const char *entry)
 {
-    return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0 || strncmp(entry, "NCCL_", 5) == 0;
+    return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0;
 }
 static inline void import_environment(void)
 {

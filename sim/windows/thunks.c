@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  thunks.c - writes Windows libraries that pass calls on to Linux ones, for Wine
 
-    thunks nvcuda|nvrtc64_130_0|cublasLt64_13|nccl >NAME.c
+    thunks nvcuda|nvrtc64_130_0|cublasLt64_13 >NAME.c
     thunks NAME spec >NAME.spec
 
     winegcc -shared NAME.spec NAME.c makes a library that Wine loads as NAME.dll. It is an ELF file, so it can open the Linux driver, or the
@@ -18,7 +18,6 @@ typedef struct row {
 static const row cuda[] = {IGNIS__CUDA_API(ROW)};
 static const row nvrtc[] = {IGNIS__NVRTC_API(ROW)};
 static const row cublaslt[] = {IGNIS__CUBLASLT_API(ROW)};
-static const row nccl[] = {IGNIS__NCCL_API(ROW)};
 
 static const struct {
     const char *name, *file;
@@ -28,7 +27,6 @@ static const struct {
     {"nvcuda", "libcuda.so.1", cuda, IGNIS__COUNT(cuda)},
     {"nvrtc64_130_0", "libnvrtc.so", nvrtc, IGNIS__COUNT(nvrtc)},
     {"cublasLt64_13", "libcublasLt.so", cublaslt, IGNIS__COUNT(cublaslt)},
-    {"nccl", "libnccl.so.2", nccl, IGNIS__COUNT(nccl)},
 };
 
 /*  "(int *, size_t)" as parameters a0, a1, ... Returns how many. */

@@ -43,7 +43,7 @@ static inline process process_start(const char *role)
     start.hStdOutput = GetStdHandle(STD_OUTPUT_HANDLE);
     start.hStdError = GetStdHandle(STD_ERROR_HANDLE);
     GetModuleFileNameA(NULL, self, sizeof self);
-    snprintf(line, sizeof line, "\"%s\" --role %s", self, role);
+    snprintf(line, sizeof line, "\"%s\" --role \"%s\"", self, role);
     fflush(stdout);
     if (CreateProcessA(self, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &info)) {
         child.pid = (int)info.dwProcessId;
