@@ -253,7 +253,7 @@ test-memcheck:
 #   WINDOWS_LONG   test-windows, which keeps to some minutes: compiling kernels is the simulator's business, and no other on Windows.
 #                  test-windows-all runs them
 WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_LONG := gemm map ops_attention ops_rows ops_shape training
+WINDOWS_LONG := gemm kernel map ops_attention ops_rows ops_shape training
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -265,6 +265,11 @@ test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh \
 	    $(if $(filter %-all,$@),$(WINDOWS_TESTS),$(filter-out $(WINDOWS_LONG:%=$(WINDOWS)/test_%.exe),$(WINDOWS_TESTS))); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
+
+# As Visual Studio compiles, and some tests so.
+MSVC_TESTS := array contract convert device file system tensor vmm
+check-msvc: simulator $(WINDOWS)/prefix
+	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 
 $(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS)
 	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))

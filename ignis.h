@@ -3017,8 +3017,12 @@ static bool ignis__folder_list(const char *path, void (*visit)(void *context, co
     WIN32_FIND_DATAW entry;
     char name[3 * MAX_PATH + 1];
     HANDLE find;
-    ignis__utf16(path, pattern);
-    wcscat(pattern, L"\\*");
+    int length = lstrlenW(ignis__utf16(path, pattern));
+    if (length == 0)
+        return false;
+    pattern[length] = '\\';
+    pattern[length + 1] = '*';
+    pattern[length + 2] = 0;
     find = FindFirstFileW(pattern, &entry);
     if (find == INVALID_HANDLE_VALUE)
         return false;
@@ -7354,7 +7358,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
-    void *from;
+    void *from = NULL;
     bool ok = true;
     if (!capture)
         ignis__storage_enlist(storage, device, stream);
@@ -8116,7 +8120,7 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
-    ignis__address address;
+    ignis__address address = 0;
     bool ok = array && ignis__work_write(&work, array, &address);
     if (ok && array->numel)
         ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
@@ -8376,7 +8380,7 @@ static void ignis__transfer_part_run(void *context)
 /*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
 static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
 {
-    int first, last, ordinal;
+    int first, last = 0, ordinal;
     bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
               ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
     *direct = ok && first != 0 && last != 0;
@@ -17571,7 +17575,7 @@ IGNIS__COLD static void ignis__measured_read(void)
 IGNIS__COLD static void ignis__measured_write(const char *line)
 {
     char path[1024];
-    FILE *file;
+    FILE *file = NULL;
     bool ok;
     if (!ignis__measured_path(path, sizeof path))
         return;

@@ -1566,7 +1566,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     unsigned long long handle = 0;
-    ignis__physical *memory;
+    ignis__physical *memory = NULL;
     ignis__vmm_facts facts;
     int error;
     prop.handle_types = ignis__vmm_handle_type(call, type);
@@ -2276,7 +2276,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     static const char call[] = "ignis_vmm_get_access";
     ignis__range_use use;
     ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
-    unsigned long long flags;
+    unsigned long long flags = 0;
     bool ok;
     if (!range)
         return ignis__failed();
@@ -2524,7 +2524,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     ignis__vmm_part *part = NULL;
     ignis__range_use use;
     ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
-    int64_t size;
+    int64_t size = 0;
     if (!range)
         return result;
     if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream))
@@ -2631,7 +2631,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     ignis__physical *memory;
     ignis__binding binding;
     ignis__vmm_facts facts;
-    int64_t at;
+    int64_t at = 0;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {

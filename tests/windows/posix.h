@@ -19,6 +19,13 @@
 #include <sys/utime.h>
 #include <time.h>
 
+#ifndef __MINGW32__ /* the headers of Wine have none */
+struct timespec {
+    time_t tv_sec;
+    long tv_nsec;
+};
+#endif
+
 #define O_CLOEXEC 0
 #define F_OK 0
 #define AT_FDCWD (-100)
@@ -51,7 +58,24 @@ static inline int utimensat(int folder, const char *path, const struct timespec 
     return _utime64(path, &seconds);
 }
 
-#ifndef __MINGW32__
+#ifndef __MINGW32__ /* which has these */
+typedef int pid_t;
+#define CLOCK_MONOTONIC 1
+__declspec(dllimport) unsigned long long __stdcall GetTickCount64(void);
+__declspec(dllimport) void __stdcall Sleep(unsigned long);
+static inline int clock_gettime(int clock, struct timespec *time)
+{
+    unsigned long long ms = GetTickCount64();
+    (void)clock;
+    time->tv_sec = (time_t)(ms / 1000);
+    time->tv_nsec = (long)(ms % 1000 * 1000000);
+    return 0;
+}
+static inline int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    (void)left;
+    return Sleep((unsigned long)(time->tv_sec * 1000 + (time->tv_nsec + 999999) / 1000000)), 0;
+}
 static inline int truncate(const char *path, long long size)
 {
     int file = _open(path, _O_RDWR | _O_BINARY), code = file < 0 ? -1 : _chsize_s(file, size);
