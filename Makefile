@@ -308,7 +308,7 @@ check-prototypes:
 	@sh tools/check_prototypes.sh
 
 FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.c examples/*.cpp examples/*.cu bench/*.[ch] \
-    tools/*.c sim/*.[ch] sim/*.cpp)
+    tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)

@@ -11516,7 +11516,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
 {
-    const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir : env && *env ? env : NULL;
+    const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
+                                                               : env && *env                       ? env
+                                                                                                   : NULL;
     char *dir = ignis__kernels_state.cache_dir;
     size_t size = sizeof ignis__kernels_state.cache_dir;
     static bool locks_made;
@@ -22702,7 +22704,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
-/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a 16-bit chunk and its sum. */
 static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 {
     int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);

@@ -5095,7 +5095,7 @@ static bool ignis__name_there(const char *path)
 static bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
-    remove(part);
+    (void)ignis__file_remove(part);
     return made;
 }
 
@@ -5179,7 +5179,7 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
             if (fclose(file) == 0 && ok)
                 (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
             else
-                remove(part);
+                (void)ignis__file_remove(part);
         }
         ignis__free(part);
     }
@@ -5324,7 +5324,7 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
     while ((entry = ended) != NULL) {
         ended = entry->next;
         if (entry->path)
-            remove(entry->path);
+            (void)ignis__file_remove(entry->path);
         if (entry->array)
             ignis__array_remove_export(call, entry->array);
         ignis__export_free(entry);
@@ -5606,7 +5606,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     }
     ignis__fd_drop(&fd);
     if (!ok && facts->path)
-        remove(facts->path);
+        (void)ignis__file_remove(facts->path);
     return ok;
 }
 
@@ -6344,7 +6344,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
         if (path)
-            remove(path);
+            (void)ignis__file_remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
@@ -6356,7 +6356,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         ignis__array_remove_export(call, array);
     ignis__fd_drop(&ends[0]);
     if (path)
-        remove(path);
+        (void)ignis__file_remove(path);
     return false;
 }
 
@@ -7668,7 +7668,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
     MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
-    const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"), *agent = ignis__env("TORCHELASTIC_USE_AGENT_STORE");
+    const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
+               *agent = ignis__env("TORCHELASTIC_USE_AGENT_STORE");
     char text[512];
     int port, master;
     if (folder && *folder) {

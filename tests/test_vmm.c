@@ -745,7 +745,8 @@ TEST(handles_are_duplicated_on_windows_only)
     vmm = make_vmm(granule);
     CHECK_OK(ignis_vmm_export(vmm, &handle));
 #ifdef _WIN32
-    CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST); /* no process has this number */
+    CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_LOST); /* no process has this number */
 #else
     CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
 #endif
@@ -1022,8 +1023,7 @@ static int exporter(void)
     for (i = 0; i < 4096; i++)
         values[i] = 1000 + i;
     if (ignis_array_from_host(array, values, IGNIS_I32, 4096) != IGNIS_OK || ignis_synchronize() != IGNIS_OK ||
-        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK ||
-        !send_handle(0, PROCESS_SOCKET, size, &handle))
+        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK || !send_handle(0, PROCESS_SOCKET, size, &handle))
         return 3;
     for (;;)
         pause();

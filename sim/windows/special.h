@@ -65,7 +65,8 @@ static int special_cuMemGetAllocationGranularity(size_t *granularity, const void
 
 static int special_cuMemExportToShareableHandle(void *out, unsigned long long handle, int type, unsigned long long flags)
 {
-    int fd = -1, code = real_cuMemExportToShareableHandle(type == NT_HANDLE ? &fd : out, handle, type == NT_HANDLE ? POSIX_FD : type, flags);
+    int fd = -1,
+        code = real_cuMemExportToShareableHandle(type == NT_HANDLE ? &fd : out, handle, type == NT_HANDLE ? POSIX_FD : type, flags);
     if (type != NT_HANDLE || code)
         return code;
     if (wine_server_fd_to_handle(fd, ANY_ACCESS, 0, out))

@@ -22,10 +22,7 @@ extern char *WINDOWS GetEnvironmentStringsA(void);
 extern int WINDOWS FreeEnvironmentStringsA(char *);
 
 /*  A Windows program has an environment of its own. What it says to the simulator and the driver holds for them too. */
-static inline int is_theirs(const char *entry)
-{
-    return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0;
-}
+static inline int is_theirs(const char *entry) { return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0; }
 static inline void import_environment(void)
 {
     char *all = GetEnvironmentStringsA(), *entry, **old;

@@ -110,7 +110,7 @@ static inline int geteuid(void) { return 1; }
 #define WIFEXITED(status) ((status) == 0)
 #define WEXITSTATUS(status) (status)
 #ifndef S_ISREG
-#define S_ISREG(mode) (((mode) & S_IFMT) == S_IFREG)
+#define S_ISREG(mode) (((mode)&S_IFMT) == S_IFREG)
 #endif
 
 #endif /* POSIX_H */

@@ -27,8 +27,8 @@ static inline process process_start(const char *role)
     DWORD mode = PIPE_READMODE_MESSAGE;
     HANDLE ours, theirs;
     snprintf(name, sizeof name, "\\\\.\\pipe\\ignis-test-%d-%d", (int)GetCurrentProcessId(), serial++);
-    ours = CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE,
-                            PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT, 1, 65536, 65536, 0, NULL);
+    ours = CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE, PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT,
+                            1, 65536, 65536, 0, NULL);
     if (ours == INVALID_HANDLE_VALUE)
         return child;
     theirs = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, &inherit, OPEN_EXISTING, 0, NULL);

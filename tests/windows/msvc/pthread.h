@@ -14,15 +14,21 @@ __declspec(dllimport) void __stdcall AcquireSRWLockExclusive(struct _RTL_SRWLOCK
 __declspec(dllimport) void __stdcall ReleaseSRWLockExclusive(struct _RTL_SRWLOCK *);
 __declspec(dllimport) void __stdcall WakeAllConditionVariable(struct _RTL_CONDITION_VARIABLE *);
 __declspec(dllimport) int __stdcall SleepConditionVariableSRW(struct _RTL_CONDITION_VARIABLE *, struct _RTL_SRWLOCK *, unsigned long,
-                                                             unsigned long);
+                                                              unsigned long);
 __declspec(dllimport) unsigned long __stdcall WaitForSingleObject(void *, unsigned long);
 __declspec(dllimport) int __stdcall CloseHandle(void *);
 
 typedef struct pthread_mutex_t {
     void *word;
 } pthread_mutex_t, pthread_cond_t;
-#define PTHREAD_MUTEX_INITIALIZER {0}
-#define PTHREAD_COND_INITIALIZER {0}
+#define PTHREAD_MUTEX_INITIALIZER \
+    {                             \
+        0                         \
+    }
+#define PTHREAD_COND_INITIALIZER \
+    {                            \
+        0                        \
+    }
 
 static inline int pthread_mutex_init(pthread_mutex_t *mutex, const void *attributes) { return (void)attributes, mutex->word = NULL, 0; }
 static inline int pthread_mutex_destroy(pthread_mutex_t *mutex) { return (void)mutex, 0; }
@@ -40,7 +46,7 @@ static inline int pthread_cond_broadcast(pthread_cond_t *condition)
 typedef struct pthread__start {
     void *(*run)(void *);
     void *context, *handle;
-} *pthread_t;
+} * pthread_t;
 
 static unsigned __stdcall pthread__run(void *pointer)
 {
