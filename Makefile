@@ -47,7 +47,7 @@ help:
 	@echo "make install       copy the headers to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu), check-glibc"
+	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
@@ -345,4 +345,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm check-glibc all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

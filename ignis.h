@@ -347,7 +347,9 @@
 
         Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^28 live
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
-        On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
+        On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units; libraries are not looked for in PATH or the current folder; what is
+        kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
+        compiler have run under Wine, none on Windows itself. README.md says what to do in Visual Studio.
 */
 /*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)

@@ -132,7 +132,7 @@
         message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
         ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
         before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
-        shared.
+        shared; memory can, by ignis_vmm_export and ignis_vmm_handle_duplicate.
 
     ON COMMUNICATORS (>>job, >>comm)
 

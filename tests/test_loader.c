@@ -84,6 +84,39 @@ TEST(a_library_without_the_functions_is_told)
     CHECK_MESSAGE_HAS("cuInit");
 }
 
+/*  A driver that has what drivers before CUDA 11.4 had: the first function that it lacks is named, and the version that has it. */
+TEST(an_older_driver_is_told_by_what_it_lacks)
+{
+    char path[] = "/tmp/ignis_test_old_driver_XXXXXX", source[300], command[700];
+    const char *lacks = NULL;
+    ignis_desc desc = test_desc(NULL);
+    FILE *file;
+    int i;
+    NEEDS_LOADING();
+    NEEDS_POSIX("compiler here");
+    REQUIRE(mkdtemp(path) != NULL);
+    snprintf(source, sizeof source, "%s/driver.c", path);
+    file = fopen(source, "w");
+    REQUIRE(file != NULL);
+    for (i = 0; i < ignis__library_specs[IGNIS_LIBRARY_CUDA].symbol_count; i++) {
+        const ignis__symbol *symbol = &ignis__cuda_symbols[i];
+        if (symbol->version < 11040)
+            fprintf(file, "int %s(void) { return 0; }\n", symbol->name);
+        else if (!lacks && symbol->required)
+            lacks = symbol->name;
+    }
+    fclose(file);
+    snprintf(command, sizeof command, "cc -w -shared -fPIC -o %s/libcuda.so.1 %s", path, source);
+    CHECK_INT(system(command), 0);
+    snprintf(source, sizeof source, "%s/libcuda.so.1", path);
+    desc.cuda_library = source;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK(lacks != NULL);
+    CHECK_MESSAGE_HAS(lacks);
+    CHECK_MESSAGE_HAS("older than CUDA 11.4");
+    test_remove_folder(path);
+}
+
 TEST(environment_names_the_driver)
 {
     ignis_desc desc = test_desc(NULL);
