@@ -47,6 +47,7 @@ help:
 	@echo "make install       copy the headers to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
+	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
@@ -250,6 +251,67 @@ MEMCHECK := --tool memcheck --leak-check full --report-api-errors no --target-pr
 test-memcheck:
 	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
+# Windows programs, compiled by MinGW, under Wine, on the simulator of Linux, whose libraries sim/windows makes Windows libraries of.
+#   WINDOWS_LACKS  left out: what Windows has nothing of, sharing arrays, communicators of several processes, NCCL, sockets
+#   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
+#                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
+WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
+WINDOWS_SHORT := array cache comm_model contract convert device elementwise faults file frame graph loader matmul memory ops_basic optim pool \
+    status stream system tape tensor threads vmm
+WINDOWS := build/windows
+WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
+WINDOWS_HEADERS := sys/resource.h sys/wait.h
+WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
+WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
+test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
+
+test-windows test-windows-all: simulator $(WINDOWS)/prefix
+	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
+	    code=$$?; tests/windows/wine.sh --end; exit $$code
+
+# As Visual Studio compiles, and some tests so.
+MSVC_TESTS := array contract convert device file system tensor vmm
+check-msvc: simulator $(WINDOWS)/prefix
+	@sh tests/windows/msvc.sh $(MSVC_TESTS)
+
+# 64-bit Arm (Jetson, Grace): the simulator and some tests, cross-compiled, under qemu. Tests that start themselves again need more of it.
+ARM := build/arm
+ARM_TESTS := array convert device elementwise graph stream tensor
+test-arm:
+	@$(MAKE) --no-print-directory -s -C sim BUILD=../$(ARM) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ \
+	    $(addprefix ../$(ARM)/sim/,libcuda.so.1 libnvrtc.so libcublasLt.so)
+	@$(MAKE) --no-print-directory -s $(ARM_TESTS:%=$(ARM)/test_%)
+	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu WRAPPER=qemu-aarch64 IGNIS_SIM_CXX=aarch64-linux-gnu-g++ IGNIS_CACHE_DIR=$(CURDIR)/$(ARM)/cache \
+	    IGNIS_CUDA_LIBRARY=$(CURDIR)/$(ARM)/sim/libcuda.so.1 IGNIS_NVRTC_LIBRARY=$(CURDIR)/$(ARM)/sim/libnvrtc.so \
+	    IGNIS_CUBLAS_LIBRARY=$(CURDIR)/$(ARM)/sim/libcublasLt.so sh tests/run.sh $(ARM_TESTS:%=$(ARM)/test_%)
+
+$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
+	@mkdir -p $(ARM)
+	aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT) -I. $< -o $@ $(LDLIBS)
+
+$(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS)
+	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
+	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
+	$(WINDOWS_CC) -std=c99 -O0 -g -w -I. -I$(WINDOWS)/include -include tests/windows/posix.h $< -o $@ -static
+
+$(WINDOWS)/thunks: sim/windows/thunks.c ignis.h
+	@mkdir -p $(WINDOWS)
+	$(CC) -O0 -I. $< -o $@ -ldl -lpthread -lm
+
+# ELF files that Wine loads as libraries of Windows.
+$(WINDOWS)/%.dll: $(WINDOWS)/thunks $(wildcard sim/windows/*.h)
+	$< $* >$(WINDOWS)/$*.c
+	$< $* spec >$(WINDOWS)/$*.spec
+	PATH=$$PATH:/usr/lib/wine winegcc -shared -O1 -Wall -Isim/windows $(WINDOWS)/$*.spec $(WINDOWS)/$*.c -o $@.so -lntdll -lkernel32 -ldl -lpthread
+	mv $@.so $@
+
+# The driver lies where NVIDIA's does, the others beside the programs.
+$(WINDOWS)/prefix: $(WINDOWS_LIBRARIES) tests/windows/wine.sh
+	tests/windows/wine.sh wineboot.exe -i
+	cp $(WINDOWS)/nvcuda.dll $@/drive_c/windows/system32
+	touch $@
+
 check-compile: ignis_kernels.h
 	@bash tests/compile/run.sh
 
@@ -265,7 +327,7 @@ check-prototypes:
 	@sh tools/check_prototypes.sh
 
 FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
-    tools/*.c sim/*.[ch] sim/*.cpp)
+    tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)
@@ -285,4 +347,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

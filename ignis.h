@@ -355,7 +355,9 @@
 
         Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^28 live
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
-        On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
+        On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units; libraries are not looked for in PATH or the current folder; what is
+        kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
+        compiler have run under Wine, none on Windows itself. README.md says what to do in Visual Studio.
 */
 /*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
@@ -3060,14 +3062,42 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #include <string.h>
 #include <time.h>
 
+#ifdef _MSC_VER
+#pragma warning(push) /* what /sdl makes errors of functions of C that have no replacement elsewhere; unused helpers of optional layers */
+#pragma warning(disable : 4996 4505)
+#endif
 #ifdef _WIN32
+#ifndef _INC_WINDOWS /* the file has not included it: it gets less of it, and fewer macros */
+#define IGNIS__WINDOWS_OWN
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
 #endif
 #ifndef NOMINMAX
 #define NOMINMAX
 #endif
+#ifndef NOGDI
+#define NOGDI
+#endif
+#ifndef NOUSER
+#define NOUSER
+#endif
+#endif
 #include <windows.h>
+#include <fcntl.h>
+#include <io.h>
+#ifdef IGNIS__WINDOWS_OWN /* words that programs use; the headers of Windows only want them to be empty under their other names */
+#undef near
+#undef far
+#undef NEAR
+#undef FAR
+#define NEAR
+#define FAR
+#undef IN
+#undef OUT
+#undef OPTIONAL
+#undef DELETE_TREE
+#undef IGNIS__WINDOWS_OWN
+#endif
 #else
 #include <dirent.h>
 #include <dlfcn.h>
@@ -3130,7 +3160,6 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
 #if defined(__GNUC__)
-#define IGNIS__TLS __thread
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value) { return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL); }
@@ -3142,8 +3171,16 @@ static int ignis__log2(uint64_t value) { return 63 - __builtin_clzll(value); }
 static int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
 #else
 #include <intrin.h>
-#define IGNIS__TLS __declspec(thread)
-static uint64_t ignis__atomic_load(const uint64_t *at) { return (uint64_t)_InterlockedOr64((volatile __int64 *)at, 0); }
+static uint64_t ignis__atomic_load(const uint64_t *at)
+{
+    uint64_t value = (uint64_t)__iso_volatile_load64((const volatile __int64 *)at);
+#ifdef _M_ARM64
+    __dmb(_ARM64_BARRIER_ISH);
+#else
+    _ReadWriteBarrier(); /* the processor keeps the order by itself */
+#endif
+    return value;
+}
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { _InterlockedExchange64((volatile __int64 *)at, (__int64)value); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
@@ -3214,18 +3251,79 @@ static int ignis__core_count(void)
     return (int)info.dwNumberOfProcessors;
 }
 
-/*  Calls release(value) when the calling thread ends. */
-static DWORD ignis__thread_exit_slot = FLS_OUT_OF_INDEXES;
-static void ignis__at_thread_exit(void(WINAPI *release)(void *), void *value)
+/*  What Ignis keeps of a thread: parts of zeroed memory, which the callback at the thread's end frees. The compilers' own variables will
+    not do: MinGW's are gone when the callback runs. The callback comes when a fiber is deleted, too, on any thread. */
+enum { IGNIS__LOCAL_THREAD, IGNIS__LOCAL_ENV, IGNIS__LOCAL_VALUES, IGNIS__LOCAL_TENSORS, IGNIS__LOCAL_COUNT };
+
+typedef struct ignis__locals {
+    DWORD owner;
+    void (*release)(void *);
+    void *value;
+    void *part[IGNIS__LOCAL_COUNT];
+} ignis__locals;
+
+static struct {
+    ignis__mutex lock;
+    uint64_t made;
+    DWORD here, at_exit; /* slots of the thread, and of the fiber with a callback */
+} ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0};
+
+static void WINAPI ignis__locals_end(void *pointer)
 {
-    static ignis__mutex lock = IGNIS__MUTEX_INIT;
-    ignis__mutex_lock(&lock);
-    if (ignis__thread_exit_slot == FLS_OUT_OF_INDEXES)
-        ignis__thread_exit_slot = FlsAlloc(release);
-    ignis__mutex_unlock(&lock);
-    FlsSetValue(ignis__thread_exit_slot, value);
+    ignis__locals *locals = (ignis__locals *)pointer;
+    int i;
+    if (locals->owner != GetCurrentThreadId())
+        return;
+    if (locals->release)
+        locals->release(locals->value);
+    TlsSetValue(ignis__local_slots.here, NULL);
+    for (i = 0; i < IGNIS__LOCAL_COUNT; i++)
+        HeapFree(GetProcessHeap(), 0, locals->part[i]);
+    HeapFree(GetProcessHeap(), 0, locals);
 }
-#define IGNIS__THREAD_EXIT_FN void WINAPI
+
+IGNIS__COLD static void *ignis__local_make(int which, size_t size)
+{
+    static uint64_t nowhere[2048]; /* where there is no memory, threads share it: better than none */
+    ignis__locals *locals;
+    void *part = NULL;
+    ignis__mutex_lock(&ignis__local_slots.lock);
+    if (!ignis__local_slots.made) {
+        ignis__local_slots.here = TlsAlloc();
+        ignis__local_slots.at_exit = FlsAlloc(ignis__locals_end);
+        ignis__atomic_store(&ignis__local_slots.made, 1);
+    }
+    ignis__mutex_unlock(&ignis__local_slots.lock);
+    locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
+    if (!locals && (locals = (ignis__locals *)HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof *locals)) != NULL) {
+        locals->owner = GetCurrentThreadId();
+        TlsSetValue(ignis__local_slots.here, locals);
+        FlsSetValue(ignis__local_slots.at_exit, locals);
+    }
+    if (locals)
+        part = locals->part[which] = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size);
+    return part ? part : nowhere;
+}
+
+static void *ignis__local(int which, size_t size)
+{
+    ignis__locals *locals = ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
+    return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
+}
+
+/*  A variable `name` of which each thread has its own: IGNIS__LOCAL(type, name, which) declares it; a macro makes it look like one. */
+#define IGNIS__LOCAL(type, name, which) \
+    static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
+
+/*  Calls release(value) when the calling thread ends, which has variables. */
+static void ignis__at_thread_exit(void (*release)(void *), void *value)
+{
+    ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
+    if (!locals)
+        return;
+    locals->release = release;
+    locals->value = value;
+}
 
 static void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
 
@@ -3243,11 +3341,60 @@ static int64_t ignis__monotonic_ns(void)
     return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
+/*  Paths and variables are UTF-8 here as on other systems, and UTF-16 for Windows. Empty, which names no file: it is no UTF-8, or long. */
+enum { IGNIS__WIDE = 1024 };
+static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
+{
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, IGNIS__WIDE) == 0)
+        out[0] = 0;
+    return out;
+}
+
+/*  What the last call of Windows has failed for. */
+IGNIS__COLD static void ignis__system_error(char *out, size_t size)
+{
+    DWORD error = GetLastError();
+    WCHAR wide[256];
+    char text[3 * 256];
+    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL, error, 0, wide,
+                       IGNIS__COUNT(wide), NULL) == 0 ||
+        WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
+        text[0] = 0;
+    snprintf(out, size, "%sWindows error %lu", text, error);
+}
+
+/*  A variable of the environment; null: there is none, or it is too long. It stays as it is until this thread has asked for seven others. */
+typedef struct ignis__env_texts {
+    int next;
+    char text[8][IGNIS__WIDE];
+} ignis__env_texts;
+
+static const char *ignis__env(const char *name)
+{
+    ignis__env_texts *texts = (ignis__env_texts *)ignis__local(IGNIS__LOCAL_ENV, sizeof(ignis__env_texts));
+    WCHAR wide[IGNIS__WIDE], value[IGNIS__WIDE];
+    char *text = texts->text[texts->next++ & 7];
+    DWORD length = GetEnvironmentVariableW(ignis__utf16(name, wide), value, IGNIS__WIDE);
+    if (length >= IGNIS__WIDE || (length == 0 && GetLastError() == ERROR_ENVVAR_NOT_FOUND))
+        return NULL;
+    value[length] = 0;
+    return WideCharToMultiByte(CP_UTF8, 0, value, -1, text, IGNIS__WIDE, NULL, NULL) > 0 ? text : NULL;
+}
+
+/*  A name is looked for beside the program, in the system's folder and where AddDllDirectory says: not in PATH or the current folder, where
+    others may have put one. What a library needs is looked for beside it, too. */
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
-    HMODULE module = LoadLibraryA(path);
+    WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
+    bool is_path = strpbrk(path, "/\\") != NULL;
+    HMODULE module = NULL;
+    ignis__utf16(path, wide);
+    if (!is_path)
+        module = LoadLibraryExW(wide, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+    else if (GetFullPathNameW(wide, IGNIS__WIDE, whole, NULL) - 1 < IGNIS__WIDE - 1)
+        module = LoadLibraryExW(whole, NULL, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
     if (!module)
-        snprintf(why, why_size, "LoadLibrary error %lu", GetLastError());
+        ignis__system_error(why, why_size);
     return (void *)module;
 }
 static void *ignis__library_symbol(void *library, const char *name)
@@ -3261,34 +3408,69 @@ static void *ignis__library_symbol(void *library, const char *name)
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
-    char pattern[1024];
-    WIN32_FIND_DATAA entry;
+    WCHAR pattern[IGNIS__WIDE + 2];
+    WIN32_FIND_DATAW entry;
+    char name[3 * MAX_PATH + 1];
     HANDLE find;
-    snprintf(pattern, sizeof pattern, "%s\\*", path);
-    find = FindFirstFileA(pattern, &entry);
+    int length = lstrlenW(ignis__utf16(path, pattern));
+    if (length == 0)
+        return false;
+    pattern[length] = '\\';
+    pattern[length + 1] = '*';
+    pattern[length + 2] = 0;
+    find = FindFirstFileW(pattern, &entry);
     if (find == INVALID_HANDLE_VALUE)
         return false;
     do
-        visit(context, entry.cFileName);
-    while (FindNextFileA(find, &entry));
+        if (WideCharToMultiByte(CP_UTF8, 0, entry.cFileName, -1, name, sizeof name, NULL, NULL) > 0)
+            visit(context, name);
+    while (FindNextFileW(find, &entry));
     FindClose(find);
     return true;
 }
-static bool ignis__folder_make(const char *path) { return CreateDirectoryA(path, NULL) || GetLastError() == ERROR_ALREADY_EXISTS; }
-static bool ignis__file_rename(const char *from, const char *to) { return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0; }
+static bool ignis__folder_make(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
+}
+/*  A file that somebody reads cannot be replaced: tried for a second. */
+static bool ignis__file_rename(const char *from, const char *to)
+{
+    WCHAR wide[2][IGNIS__WIDE];
+    int left = 200;
+    ignis__utf16(from, wide[0]), ignis__utf16(to, wide[1]);
+    while (!MoveFileExW(wide[0], wide[1], MOVEFILE_REPLACE_EXISTING)) {
+        DWORD error = GetLastError();
+        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) || --left == 0)
+            return false;
+        Sleep(5);
+    }
+    return true;
+}
+static bool ignis__file_remove(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return DeleteFileW(ignis__utf16(path, wide)) != 0;
+}
+static HANDLE ignis__file_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return CreateFileW(ignis__utf16(path, wide), access, share, NULL, how, flags, NULL);
+}
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
+    WCHAR wide[IGNIS__WIDE];
     WIN32_FILE_ATTRIBUTE_DATA data;
-    if (!GetFileAttributesExA(path, GetFileExInfoStandard, &data) || (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
+    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) || (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
         return false;
     *size = (int64_t)(((uint64_t)data.nFileSizeHigh << 32) | data.nFileSizeLow);
     *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);
     return true;
 }
+enum { IGNIS__SHARE_ALL = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
 static void ignis__file_touch(const char *path)
 {
-    HANDLE file =
-        CreateFileA(path, FILE_WRITE_ATTRIBUTES, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    HANDLE file = ignis__file_handle(path, FILE_WRITE_ATTRIBUTES, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
     FILETIME now;
     if (file == INVALID_HANDLE_VALUE)
         return;
@@ -3348,7 +3530,9 @@ static void ignis__at_thread_exit(void (*release)(void *), void *value)
     if (made)
         pthread_setspecific(ignis__thread_exit_key, value);
 }
-#define IGNIS__THREAD_EXIT_FN void
+
+/*  A variable of which each thread has its own. */
+#define IGNIS__LOCAL(type, name, which) static __thread type name;
 
 static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
 
@@ -3364,6 +3548,8 @@ static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COAR
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
+
+static const char *ignis__env(const char *name) { return getenv(name); }
 
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
@@ -3388,6 +3574,7 @@ IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void 
 }
 static bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
 static bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+static bool ignis__file_remove(const char *path) { return remove(path) == 0; }
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
@@ -3509,24 +3696,6 @@ IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, .
     va_end(args);
 }
 
-/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
-{
-    int64_t length, time;
-    void *data;
-    FILE *file;
-    if (!ignis__file_info(path, &length, &time) || (file = fopen(path, "rb")) == NULL)
-        return NULL;
-    *size = (size_t)length;
-    data = ignis__alloc(*size + 1);
-    if (data && fread(data, 1, *size, file) != *size) {
-        ignis__free(data);
-        data = NULL;
-    }
-    fclose(file);
-    return data;
-}
-
 /*  Makes a folder and those above it. */
 IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
@@ -3547,17 +3716,10 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 /*  Files of tensors: read in parts, flushed and renamed when written. */
 #ifdef _WIN32
 
-#include <fcntl.h>
-#include <io.h>
-#include <sys/stat.h>
-
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
-
 /*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
-                              FILE_ATTRIBUTE_NORMAL, NULL);
+    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
     LARGE_INTEGER length;
     int descriptor = -1;
     if (file == INVALID_HANDLE_VALUE)
@@ -3584,13 +3746,17 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
-/*  A new file to write to; null when there is one of that name already, too. */
-IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
+/*  A new file to write to; null when there is one of that name already, too. Or, to append, one that may be there. */
+static FILE *ignis__file_create(const char *path, bool append)
 {
-    int descriptor = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
+    HANDLE handle = ignis__file_handle(path, append ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
+                                       append ? OPEN_ALWAYS : CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
+    int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
     FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
         _close(descriptor);
+    else if (handle != INVALID_HANDLE_VALUE && descriptor < 0)
+        CloseHandle(handle);
     return file;
 }
 /*  Writes to the disk what was written to the file. */
@@ -3600,7 +3766,8 @@ IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { 
 /*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
-    DWORD attributes = GetFileAttributesA(path);
+    WCHAR wide[IGNIS__WIDE];
+    DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
 }
 
@@ -3643,10 +3810,10 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
-/*  A new file to write to; null when there is one of that name already, too. */
-IGNIS__MAYBE_UNUSED static FILE *ignis__file_create(const char *path)
+/*  A new file to write to; null when there is one of that name already, too. Or, to append, one that may be there. */
+static FILE *ignis__file_create(const char *path, bool append)
 {
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int descriptor = open(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_EXCL) | O_CLOEXEC, 0666);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
         close(descriptor);
@@ -3679,6 +3846,22 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 }
 
 #endif
+
+/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
+{
+    int64_t length = 0;
+    int file = ignis__file_open(path, &length);
+    void *data = file < 0 ? NULL : ignis__alloc((size_t)length + 1);
+    *size = (size_t)length;
+    if (data && ignis__file_read_at(file, 0, data, length) != length) {
+        ignis__free(data);
+        data = NULL;
+    }
+    if (file >= 0)
+        ignis__file_close(file);
+    return data;
+}
 
 /*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
@@ -3752,7 +3935,10 @@ typedef struct ignis__thread {
     uint64_t stream_serial[IGNIS_MAX_DEVICES];
 } ignis__thread;
 
-static IGNIS__TLS ignis__thread ignis__this_thread;
+IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
+#ifdef _WIN32
+#define ignis__this_thread (*ignis__this_thread_get())
+#endif
 
 static struct {
     uint64_t ready;  /* between ignis_setup and ignis_shutdown */
@@ -3806,7 +3992,7 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
-IGNIS__COLD static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+IGNIS__COLD static void ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
     ignis__record_drop(thread);
@@ -4308,7 +4494,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
      "install NVIDIA's display driver", &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"},
      {"\\bin\\x64\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_120_0.dll", "\\bin\\nvrtc64_112_0.dll"},
-     {"\\nvidia\\cu13\\bin\\x86_64\\nvrtc64_130_0.dll", "\\nvidia\\cuda_nvrtc\\bin\\nvrtc64_120_0.dll"}, NULL,
+     {"\\nvidia\\cu13\\bin\\x86_64\\nvrtc64_130_0.dll", "\\nvidia\\cuda_nvrtc\\bin\\nvrtc64_120_0.dll"}, "nvrtc-builtins64_",
      "install it with the CUDA Toolkit or by: pip install nvidia-cuda-nvrtc", &ignis__nvrtc, ignis__nvrtc_symbols,
      IGNIS__COUNT(ignis__nvrtc_symbols)},
     {"cuBLASLt", "IGNIS_CUBLAS_LIBRARY", {"cublasLt64_13.dll", "cublasLt64_12.dll", "cublasLt64_11.dll"},
@@ -4415,6 +4601,10 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
 {
     char why[512];
     const char *slash = strrchr(path, '/');
+#ifdef _WIN32
+    const char *backslash = strrchr(path, '\\');
+    slash = !slash || (backslash && backslash > slash) ? backslash : slash;
+#endif
     if (search->library)
         return true;
     if (slash && search->spec->companion) {
@@ -4452,55 +4642,71 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
 {
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
-    if (strncmp(name, "python3", 7) != 0)
+#ifdef _WIN32
+    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* of a Python, and of what its user has installed */
+    const char *prefix = "Python3";
+#else
+    static const char *const kinds[] = {"site-packages", "dist-packages"};
+    const char *prefix = "python3";
+#endif
+    int i;
+    if (strncmp(name, prefix, strlen(prefix)) != 0)
         return;
-    snprintf(packages, sizeof packages, "%s/%s/site-packages", search->below, name);
-    ignis__search_wheels(search, packages);
-    snprintf(packages, sizeof packages, "%s/%s/dist-packages", search->below, name);
-    ignis__search_wheels(search, packages);
+    for (i = 0; i < IGNIS__COUNT(kinds); i++) {
+        snprintf(packages, sizeof packages, "%s/%s/%s", search->below, name, kinds[i]);
+        ignis__search_wheels(search, packages);
+    }
 }
 
+/*  A folder, and in it a folder of Pythons or, where `below` is null, itself one. */
 IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
     if (!root || !*root || search->library)
         return;
-#ifdef _WIN32
-    (void)below;
-    snprintf(folder, sizeof folder, "%s\\Lib\\site-packages", root);
-    ignis__search_wheels(search, folder);
-    (void)ignis__search_python;
-#else
-    snprintf(folder, sizeof folder, "%s%s", root, below);
+    snprintf(folder, sizeof folder, "%s%s", root, below ? below : "/Lib/site-packages");
     search->below = folder;
-    (void)ignis__folder_list(folder, ignis__search_python, search);
-#endif
+    if (below)
+        (void)ignis__folder_list(folder, ignis__search_python, search);
+    else
+        ignis__search_wheels(search, folder);
 }
 
 IGNIS__COLD static void ignis__search_everywhere(ignis__search *search)
 {
+#ifdef _WIN32
+    static const char *const roots[] = {"CUDA_PATH", "CUDA_HOME"};
+#else
     static const char *const roots[] = {"CUDA_PATH", "CUDA_HOME", NULL};
+#endif
     const ignis__library_spec *spec = search->spec;
     int i, r;
     for (i = 0; i < IGNIS__COUNT(spec->names) && spec->names[i]; i++)
         if (ignis__search_try(search, spec->names[i]))
             return;
     for (r = 0; r < IGNIS__COUNT(roots); r++) {
-        const char *root = roots[r] ? getenv(roots[r]) : "/usr/local/cuda";
+        const char *root = roots[r] ? ignis__env(roots[r]) : "/usr/local/cuda";
         for (i = 0; root && i < IGNIS__COUNT(spec->folders) && spec->folders[i]; i++)
             ignis__search_try_existing(search, spec->wheels[0] ? root : "", spec->folders[i]);
     }
-    ignis__search_pythons(search, getenv("VIRTUAL_ENV"), "/lib");
-    ignis__search_pythons(search, getenv("CONDA_PREFIX"), "/lib");
-    ignis__search_pythons(search, getenv("HOME"), "/.local/lib");
+#ifdef _WIN32
+    ignis__search_pythons(search, ignis__env("VIRTUAL_ENV"), NULL);
+    ignis__search_pythons(search, ignis__env("CONDA_PREFIX"), NULL);
+    ignis__search_pythons(search, ignis__env("APPDATA"), "\\Python");
+    ignis__search_pythons(search, ignis__env("LOCALAPPDATA"), "\\Programs\\Python");
+#else
+    ignis__search_pythons(search, ignis__env("VIRTUAL_ENV"), "/lib");
+    ignis__search_pythons(search, ignis__env("CONDA_PREFIX"), "/lib");
+    ignis__search_pythons(search, ignis__env("HOME"), "/.local/lib");
     ignis__search_pythons(search, "/usr/local", "/lib");
     ignis__search_pythons(search, "/usr", "/lib");
+#endif
 }
 
 IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
 {
     const ignis__library_spec *spec = &ignis__library_specs[which];
-    const char *from_env = getenv(spec->env);
+    const char *from_env = ignis__env(spec->env);
     ignis__search search = IGNIS__ZERO;
     char tried[4096];
     int i;
@@ -7737,7 +7943,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
     bool forgotten = false; /* another thread has forgotten the stream, and memory was taken for it after that */
-    void *from;
+    void *from = NULL;
     bool ok = true;
     if (!capture)
         ignis__storage_enlist(storage, device, stream);
@@ -8500,7 +8706,7 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
-    ignis__address address;
+    ignis__address address = 0;
     bool ok = array && ignis__work_write(&work, array, &address);
     if (ok && array->numel)
         ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
@@ -8760,7 +8966,7 @@ static void ignis__transfer_part_run(void *context)
 /*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
 static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
 {
-    int first, last, ordinal;
+    int first, last = 0, ordinal;
     bool ok = ignis__address_query(work->call, work->device, host, &first, &ordinal) &&
               ignis__address_query(work->call, work->device, (const char *)host + size - 1, &last, &ordinal);
     *direct = ok && first != 0 && last != 0;
@@ -9821,7 +10027,7 @@ IGNIS__COLD static void ignis__cache_evict(void)
         if (!ignis__folder_list(ignis__kernels_state.cache_dir, ignis__cache_scan_file, &scan) ||
             scan.total <= ignis__kernels_state.cache_limit)
             return;
-    } while (remove(scan.oldest) == 0);
+    } while (ignis__file_remove(scan.oldest));
 }
 
 IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
@@ -9845,7 +10051,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
     ignis__cache_path(path, sizeof path, image->key);
     snprintf(part, sizeof part, "%s.%lu-%llu.ignis-part", path, ignis__process_id(), (unsigned long long)ignis__atomic_add(&serial, 1));
-    file = fopen(part, "wb");
+    file = ignis__file_create(part, false);
     if (!file) {
         ignis__cache_warn("write", part);
         return;
@@ -9855,7 +10061,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     ok = fclose(file) == 0 && ok;
     ok = ok && ignis__file_rename(part, path);
     if (!ok) {
-        remove(part);
+        (void)ignis__file_remove(part);
         ignis__cache_warn("write", path);
     }
     ignis__cache_evict();
@@ -11572,7 +11778,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
 {
-    const char *env = getenv("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir : env && *env ? env : NULL;
+    const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
+                                                               : env && *env                       ? env
+                                                                                                   : NULL;
     char *dir = ignis__kernels_state.cache_dir;
     size_t size = sizeof ignis__kernels_state.cache_dir;
     static bool locks_made;
@@ -11596,13 +11804,13 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
         return;
     }
 #ifdef _WIN32
-    if (getenv("LOCALAPPDATA") && strlen(getenv("LOCALAPPDATA")) + 16 < size)
-        snprintf(dir, size, "%s\\ignis\\kernels", getenv("LOCALAPPDATA"));
+    if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
+        snprintf(dir, size, "%s\\ignis\\kernels", ignis__env("LOCALAPPDATA"));
 #else
-    if (getenv("XDG_CACHE_HOME") && *getenv("XDG_CACHE_HOME") && strlen(getenv("XDG_CACHE_HOME")) + 16 < size)
-        snprintf(dir, size, "%s/ignis", getenv("XDG_CACHE_HOME"));
-    else if (getenv("HOME") && *getenv("HOME") && strlen(getenv("HOME")) + 16 < size)
-        snprintf(dir, size, "%s/.cache/ignis", getenv("HOME"));
+    if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
+        snprintf(dir, size, "%s/ignis", ignis__env("XDG_CACHE_HOME"));
+    else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
+        snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
 #endif
 }
 
@@ -13961,10 +14169,15 @@ static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
 /*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
 #define IGNIS__VALUES 64
 
-static IGNIS__TLS struct {
+typedef struct ignis__value_list {
     double value[IGNIS__VALUES];
     uint32_t made;
-} ignis__values;
+} ignis__value_list;
+
+IGNIS__LOCAL(ignis__value_list, ignis__values, IGNIS__LOCAL_VALUES)
+#ifdef _WIN32
+#define ignis__values (*ignis__values_get())
+#endif
 
 static uint64_t ignis__value_tag(void) { return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)15 << 28; }
 
@@ -14259,7 +14472,10 @@ typedef struct ignis__tensor_thread {
     struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
 } ignis__tensor_thread;
 
-static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
+IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
+#ifdef _WIN32
+#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
+#endif
 static uint64_t ignis__scope_serials;
 
 IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
@@ -18284,11 +18500,11 @@ IGNIS__COLD static void ignis__measured_read(void)
 IGNIS__COLD static void ignis__measured_write(const char *line)
 {
     char path[1024];
-    FILE *file;
+    FILE *file = NULL;
     bool ok;
     if (!ignis__measured_path(path, sizeof path))
         return;
-    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = fopen(path, "ab")) != NULL;
+    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = ignis__file_create(path, true)) != NULL;
     if (ok) {
         ok = fwrite(line, strlen(line), 1, file) == 1; /* one write: lines of several processes stay whole */
         ok = fclose(file) == 0 && ok;
@@ -26483,7 +26699,7 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
 /*  Writes a new file, down to the disk. */
 static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
 {
-    FILE *file = ignis__file_create(path);
+    FILE *file = ignis__file_create(path, false);
     void *chunk;
     bool ok;
     int i;
@@ -26521,7 +26737,7 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     if (ok)
         ignis__folder_flush(path);
     else
-        remove(part);
+        (void)ignis__file_remove(part);
     ignis__free(part);
     return ok;
 }
@@ -27239,7 +27455,7 @@ static bool ignis__desc_check(const char *call, const ignis_desc *desc)
 
 static bool ignis__env_flag(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = ignis__env(name);
     return value && *value && strcmp(value, "0") != 0;
 }
 
@@ -27247,7 +27463,7 @@ static bool ignis__env_flag(const char *name)
 IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
                                       int *choice)
 {
-    const char *value = getenv(variable);
+    const char *value = ignis__env(variable);
     char list[64];
     ignis__text text;
     int i;
@@ -27457,6 +27673,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
 }
+
+#ifdef _MSC_VER
+#pragma warning(pop)
+#endif
 
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */

@@ -132,7 +132,7 @@
         message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
         ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
         before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
-        shared.
+        shared; memory can, by ignis_vmm_export and ignis_vmm_handle_duplicate.
 
     ON COMMUNICATORS (>>job, >>comm)
 
@@ -1574,7 +1574,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     unsigned long long handle = 0;
-    ignis__physical *memory;
+    ignis__physical *memory = NULL;
     ignis__vmm_facts facts;
     int error;
     prop.handle_types = ignis__vmm_handle_type(call, type);
@@ -2284,7 +2284,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offs
     static const char call[] = "ignis_vmm_get_access";
     ignis__range_use use;
     ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
-    unsigned long long flags;
+    unsigned long long flags = 0;
     bool ok;
     if (!range)
         return ignis__failed();
@@ -2532,7 +2532,7 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     ignis__vmm_part *part = NULL;
     ignis__range_use use;
     ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
-    int64_t size;
+    int64_t size = 0;
     if (!range)
         return result;
     if (ignis__given(call, "desc", desc) && ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream))
@@ -2639,7 +2639,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     ignis__physical *memory;
     ignis__binding binding;
     ignis__vmm_facts facts;
-    int64_t at;
+    int64_t at = 0;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
@@ -2787,12 +2787,12 @@ static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(ou
 /*  path: the wanted folder, or "" for the default; then the folder, which exists. Folders of a user's profile are private to him. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
-    const char *home = getenv("IGNIS_COMM_DIR");
+    const char *home = ignis__env("IGNIS_COMM_DIR");
     int length = (int)strlen(path);
     if (length == 0) {
         bool given = home && *home;
         if (!given)
-            home = getenv("LOCALAPPDATA");
+            home = ignis__env("LOCALAPPDATA");
         length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
     }
     if (length < 0 || (size_t)length >= size || !ignis__folder_make(path))
@@ -2811,14 +2811,15 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #ifndef __USE_GNU /* what the C library does not declare under a strict standard */
 #ifdef __cplusplus
 extern "C" {
 #endif
+extern long syscall(long, ...);
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
-extern int memfd_create(const char *, unsigned);
 extern int pipe2(int[2], int);
 #ifdef __cplusplus
 }
@@ -2830,6 +2831,11 @@ extern int pipe2(int[2], int);
 #define IGNIS__SO_PEERCRED 21
 #else
 #define IGNIS__SO_PEERCRED 17
+#endif
+#ifdef SYS_memfd_create
+#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has a function from 2.27 on only */
+#else
+#define IGNIS__MEMFD_CREATE (-1) /* a system without it says so */
 #endif
 
 typedef int ignis__file;
@@ -2923,17 +2929,17 @@ static bool ignis__private_file(const struct stat *info) { return info->st_uid =
 /*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
-    const char *home = getenv("IGNIS_COMM_DIR");
+    const char *home = ignis__env("IGNIS_COMM_DIR");
     struct stat info;
     int length = (int)strlen(path);
     if (length == 0 && home && *home) {
         length = snprintf(path, size, "%s", home);
     } else if (length == 0) {
-        home = getenv("XDG_RUNTIME_DIR");
+        home = ignis__env("XDG_RUNTIME_DIR");
         if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__private_file(&info)) {
             length = snprintf(path, size, "%s/ignis", home);
         } else {
-            home = getenv("TMPDIR");
+            home = ignis__env("TMPDIR");
             length = snprintf(path, size, "%s/ignis-%lu", home && *home ? home : "/tmp", (unsigned long)geteuid());
         }
     }
@@ -2962,7 +2968,7 @@ enum {
 /*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
 static int ignis__shared_make(size_t size)
 {
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), error;
     if (fd < 0)
         return -1;
     if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
@@ -3421,8 +3427,8 @@ typedef struct ignis__name_record {
 
 static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
 {
-    *file = CreateFileA(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
-                        FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    *file = ignis__file_handle(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, CREATE_ALWAYS,
+                               FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE);
     if (*file != IGNIS__NO_FILE)
         return true;
     if (GetLastError() == ERROR_SHARING_VIOLATION)
@@ -3437,7 +3443,7 @@ static bool ignis__name_file_write(ignis__file file, const void *data, size_t si
 static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
     bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
     if (file != INVALID_HANDLE_VALUE)
         CloseHandle(file);
@@ -5089,7 +5095,7 @@ static bool ignis__name_there(const char *path)
 static bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
-    remove(part);
+    (void)ignis__file_remove(part);
     return made;
 }
 
@@ -5166,14 +5172,14 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
             return true;
         part = round == 0 ? ignis__file_part_path(path) : NULL;
-        file = part ? ignis__file_create(part) : NULL;
+        file = part ? ignis__file_create(part, false) : NULL;
         if (file) {
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
                 (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
             else
-                remove(part);
+                (void)ignis__file_remove(part);
         }
         ignis__free(part);
     }
@@ -5318,7 +5324,7 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
     while ((entry = ended) != NULL) {
         ended = entry->next;
         if (entry->path)
-            remove(entry->path);
+            (void)ignis__file_remove(entry->path);
         if (entry->array)
             ignis__array_remove_export(call, entry->array);
         ignis__export_free(entry);
@@ -5600,7 +5606,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     }
     ignis__fd_drop(&fd);
     if (!ok && facts->path)
-        remove(facts->path);
+        (void)ignis__file_remove(facts->path);
     return ok;
 }
 
@@ -5845,7 +5851,7 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
 /*  The kind that the environment asks for; AUTO: it asks for none. */
 static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
 {
-    const char *word = getenv("IGNIS_TRANSPORT");
+    const char *word = ignis__env("IGNIS_TRANSPORT");
     int i;
     *kind = IGNIS_TRANSPORT_AUTO;
     if (!word || !*word)
@@ -6338,7 +6344,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
         if (path)
-            remove(path);
+            (void)ignis__file_remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
@@ -6350,7 +6356,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         ignis__array_remove_export(call, array);
     ignis__fd_drop(&ends[0]);
     if (path)
-        remove(path);
+        (void)ignis__file_remove(path);
     return false;
 }
 
@@ -7552,7 +7558,7 @@ static const struct {
     when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
-    const char *text = getenv(name), *digit;
+    const char *text = ignis__env(name), *digit;
     int64_t value = 0;
     *number = -1;
     if (!text)
@@ -7589,7 +7595,7 @@ static void ignis__job_name(int which, ignis__place *place)
     int i;
     for (i = 0; i < 2; i++) {
         const char *variable = ignis__launchers[which].job[i];
-        part[i] = variable && getenv(variable) ? getenv(variable) : "";
+        part[i] = variable && ignis__env(variable) ? ignis__env(variable) : "";
     }
     if ((*part[0] || *part[1]) && strcmp(part[0], "none") != 0)
         snprintf(place->job, sizeof place->job, "%.60s.%.60s.%s", part[0], part[1], ignis__launchers[which].name);
@@ -7597,7 +7603,7 @@ static void ignis__job_name(int which, ignis__place *place)
 
 static bool ignis__launchers_read(const char *call, ignis__place *place)
 {
-    const char *wanted = getenv("IGNIS_COMM_LAUNCHER");
+    const char *wanted = ignis__env("IGNIS_COMM_LAUNCHER");
     int i, found = -1;
     bool known = !wanted;
     for (i = 0; i < IGNIS__COUNT(ignis__launchers); i++) {
@@ -7662,7 +7668,8 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
     MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
-    const char *folder = getenv("IGNIS_COMM_DIR"), *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
+               *agent = ignis__env("TORCHELASTIC_USE_AGENT_STORE");
     char text[512];
     int port, master;
     if (folder && *folder) {
@@ -7689,7 +7696,7 @@ static bool ignis__place_env(const char *call, ignis__place *place)
 /*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
 static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
-    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
+    const char *token = desc->token ? desc->token : ignis__env("IGNIS_COMM_TOKEN");
     ignis__sha sha;
     uint64_t hash;
     if (desc->id) {
@@ -7980,7 +7987,7 @@ static const ignis__wire_kind ignis__wire_tcp = {
 static uint64_t ignis__job_host(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
-    const char *named = getenv("IGNIS_COMM_HOST");
+    const char *named = ignis__env("IGNIS_COMM_HOST");
     uint64_t hash;
     char text[256];
     ssize_t got;
@@ -9438,7 +9445,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
         IGNIS__COMM_TUNES(IGNIS__COMM_TUNE_ROW)
 #undef IGNIS__COMM_TUNE_ROW
     };
-    const char *text = getenv("IGNIS_COMM_TUNE");
+    const char *text = ignis__env("IGNIS_COMM_TUNE");
     int i;
     for (i = 0; i < IGNIS__COUNT(known); i++)
         *(int64_t *)(void *)((char *)tune + known[i].offset) = known[i].value;
@@ -9597,7 +9604,7 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
 {
     static const char *const names[] = {"", "peer", "staged", "nccl"};
     double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
-    const char *text = getenv("IGNIS_COMM_TRANSPORT");
+    const char *text = ignis__env("IGNIS_COMM_TRANSPORT");
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);

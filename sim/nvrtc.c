@@ -238,7 +238,8 @@ static void choose_machine(int is_clang)
     if (!is_clang)
         list_add(&toolchain.flags, "-mtls-dialect=gnu2"); /* shared memory is thread-local: twice as fast */
 #else
-    (void)is_clang;
+    if (!is_clang)
+        list_add(&toolchain.flags, "-mno-outline-atomics"); /* which would ask a C library that kernels do not have */
 #endif
 }
 

@@ -8,6 +8,10 @@
 #ifndef PROCESSES_H
 #define PROCESSES_H
 
+#ifdef _WIN32
+#include "windows/processes.h"
+#else
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -133,6 +137,8 @@ static inline int process_descriptors(void)
         count += fcntl(fd, F_GETFD) >= 0;
     return count;
 }
+
+#endif
 
 /*  Fails the test when each run of a piece of work leaves descriptors open. The driver keeps some of its own when it does a thing for the
     first time, so one run that leaves nothing is enough. */

@@ -11,7 +11,7 @@
     CHECK_MESSAGE_HAS("part")        the message of the last CHECK_STATUS or CHECK_FAILS has this part
     test_log_count(diagnostic), test_log_text(diagnostic)   what the logger got in this test, with the last text
     test_array(rows, columns)               a written f32 array
-    NEEDS_DEVICES(2), NEEDS_NO_MEMCHECK()   skip the test where it cannot run
+    NEEDS_DEVICES(2), NEEDS_NO_MEMCHECK(), NEEDS_POSIX("fork")   skip the test where it cannot run
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
@@ -25,11 +25,13 @@
 #define _XOPEN_SOURCE 700
 #endif
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
@@ -37,7 +39,7 @@
 enum { TEST_MAX = 256 };
 
 static struct {
-    struct {
+    struct test__one {
         const char *name;
         void (*run)(void);
     } table[TEST_MAX];
@@ -87,6 +89,12 @@ static bool test_leaks_expected;
         if (test_is_memcheck())                                                                \
             SKIP("what failing calls leave behind is meant, and the checker would report it"); \
     } while (0)
+/*  What Windows has nothing of. */
+#ifdef _WIN32
+#define NEEDS_POSIX(what) SKIP("Windows has no " what)
+#else
+#define NEEDS_POSIX(what) ((void)0)
+#endif
 #define SETUP(desc)                                   \
     do {                                              \
         if (!test__setup(__FILE__, __LINE__, (desc))) \
@@ -274,12 +282,27 @@ static inline int test_files_in(const char *path)
     return count;
 }
 
+static inline void test_remove_folder(const char *path);
+static inline void test__remove(void *folder, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%.500s/%.500s", (const char *)folder, name);
+    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ignis__file_remove(path)) /* what is no file, or no empty folder */
+        test_remove_folder(path);
+}
+
 /*  A folder, with what is in it. */
 static inline void test_remove_folder(const char *path)
 {
-    char command[512];
-    snprintf(command, sizeof command, "rm -rf '%.500s'", path);
-    CHECK_INT(system(command), 0);
+    (void)ignis__folder_list(path, test__remove, (void *)(uintptr_t)path);
+#ifdef _WIN32
+    {
+        WCHAR wide[IGNIS__WIDE];
+        CHECK(RemoveDirectoryW(ignis__utf16(path, wide)) || GetLastError() == ERROR_FILE_NOT_FOUND);
+    }
+#else
+    CHECK(rmdir(path) == 0 || errno == ENOENT);
+#endif
 }
 
 #ifdef FAULT_H
@@ -345,9 +368,21 @@ static inline void test__run(int index)
 /*  Called by main: runs the tests that the arguments choose, and returns the exit code. */
 static inline int test_run(int argc, char **argv)
 {
-    const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+    const char *program = argv[0] + strlen(argv[0]);
     int passed = 0, failed = 0, skipped = 0, chosen, i, k;
     double begin;
+    while (program > argv[0] && !strchr("/\\", program[-1]))
+        program--;
+#ifdef _WIN32
+    (void)_setmode(1, _O_BINARY); /* lines end as elsewhere */
+#endif
+#ifdef __MINGW32__ /* where the constructors come in reverse order */
+    for (i = 0; 2 * i < test__state.count - 1; i++) {
+        struct test__one one = test__state.table[i], *other = &test__state.table[test__state.count - 1 - i];
+        test__state.table[i] = *other;
+        *other = one;
+    }
+#endif
     for (i = 0; i < test__state.count; i++) {
         for (chosen = argc < 2, k = 1; k < argc; k++)
             chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;
@@ -366,7 +401,7 @@ static inline int test_run(int argc, char **argv)
             passed++;
         fflush(stdout);
     }
-    printf("%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
+    printf("%.*s: %d passed, %d failed, %d skipped\n", (int)strcspn(program, "."), program, passed, failed, skipped);
     return failed != 0;
 }
 

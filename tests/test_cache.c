@@ -360,7 +360,12 @@ TEST(includes_are_found_wherever_they_are)
     const char *options[1];
     ignis_kernel_desc with;
     int i;
-    for (i = 0; i < (int)(sizeof includes / sizeof *includes); i++) {
+#ifdef _WIN32 /* symbolic links are for administrators there */
+    int count = 4;
+#else
+    int count = (int)(sizeof includes / sizeof *includes);
+#endif
+    for (i = 0; i < count; i++) {
         char name[16];
         const char *edited = i < 4 ? "step.h" : "elsewhere/step.h";
         snprintf(name, sizeof name, "found-%d", i);
@@ -372,7 +377,7 @@ TEST(includes_are_found_wherever_they_are)
         snprintf(target, sizeof target, "%s/elsewhere/folder", headers);
         CHECK_INT(mkdir(target, 0700), 0);
         snprintf(link, sizeof link, "%s/linked", headers);
-        CHECK_INT(symlink("elsewhere/folder", link), 0);
+        CHECK_INT(i < 4 ? 0 : symlink("elsewhere/folder", link), 0);
         snprintf(option, sizeof option, "-I%s", headers);
         options[0] = option;
         memset(&with, 0, sizeof with);
@@ -558,6 +563,7 @@ TEST(a_folder_that_cannot_be_made_is_a_warning)
 
 TEST(a_folder_that_cannot_be_written_is_a_warning)
 {
+    NEEDS_POSIX("modes of folders");
     if (geteuid() == 0)
         SKIP("root may write everywhere");
     setup_in("readonly");

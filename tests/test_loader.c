@@ -28,6 +28,19 @@ static void restore_environment(const char *name)
         unsetenv(name);
 }
 
+/*  Words of the system, and a library of it. */
+#ifdef _WIN32
+#define IS_MISSING "Windows error 126"
+#define IS_NO_LIBRARY "Windows error "
+#define SYSTEM_LIBRARY "kernel32.dll"
+#define DRIVER_NAMES "nvcuda.dll: ", "nvcuda.dll: "
+#else
+#define IS_MISSING "cannot open shared object file"
+#define IS_NO_LIBRARY "file too short"
+#define SYSTEM_LIBRARY "libm.so.6"
+#define DRIVER_NAMES "libcuda.so.1: ", "libcuda.so: "
+#endif
+
 #ifdef IGNIS_LINK_CUDA
 #define NEEDS_LOADING() SKIP("the libraries are linked, not loaded")
 #else
@@ -41,7 +54,7 @@ TEST(missing_driver_names_the_candidate_and_the_reason)
     desc.cuda_library = "missing/libcuda.so.1";
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
     CHECK_MESSAGE_HAS("missing/libcuda.so.1");
-    CHECK_MESSAGE_HAS("cannot open shared object file");
+    CHECK_MESSAGE_HAS(IS_MISSING);
     CHECK_INT(test_log_count(IGNIS_DIAG_LIBRARY_MISSING), 1);
 }
 
@@ -57,7 +70,7 @@ TEST(a_file_that_is_no_library_is_told)
     desc.cuda_library = path;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
     CHECK_MESSAGE_HAS(path);
-    CHECK_MESSAGE_HAS("file too short");
+    CHECK_MESSAGE_HAS(IS_NO_LIBRARY);
     unlink(path);
 }
 
@@ -65,10 +78,43 @@ TEST(a_library_without_the_functions_is_told)
 {
     ignis_desc desc = test_desc(NULL);
     NEEDS_LOADING();
-    desc.cuda_library = "libm.so.6";
+    desc.cuda_library = SYSTEM_LIBRARY;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
-    CHECK_MESSAGE_HAS("libm.so.6");
+    CHECK_MESSAGE_HAS(SYSTEM_LIBRARY);
     CHECK_MESSAGE_HAS("cuInit");
+}
+
+/*  A driver that has what drivers before CUDA 11.4 had: the first function that it lacks is named, and the version that has it. */
+TEST(an_older_driver_is_told_by_what_it_lacks)
+{
+    char path[] = "/tmp/ignis_test_old_driver_XXXXXX", source[300], command[700];
+    const char *lacks = NULL;
+    ignis_desc desc = test_desc(NULL);
+    FILE *file;
+    int i;
+    NEEDS_LOADING();
+    NEEDS_POSIX("compiler here");
+    REQUIRE(mkdtemp(path) != NULL);
+    snprintf(source, sizeof source, "%s/driver.c", path);
+    file = fopen(source, "w");
+    REQUIRE(file != NULL);
+    for (i = 0; i < ignis__library_specs[IGNIS_LIBRARY_CUDA].symbol_count; i++) {
+        const ignis__symbol *symbol = &ignis__cuda_symbols[i];
+        if (symbol->version < 11040)
+            fprintf(file, "int %s(void) { return 0; }\n", symbol->name);
+        else if (!lacks && symbol->required)
+            lacks = symbol->name;
+    }
+    fclose(file);
+    snprintf(command, sizeof command, "cc -w -shared -fPIC -o %s/libcuda.so.1 %s", path, source);
+    CHECK_INT(system(command), 0);
+    snprintf(source, sizeof source, "%s/libcuda.so.1", path);
+    desc.cuda_library = source;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK(lacks != NULL);
+    CHECK_MESSAGE_HAS(lacks);
+    CHECK_MESSAGE_HAS("older than CUDA 11.4");
+    test_remove_folder(path);
 }
 
 TEST(environment_names_the_driver)
@@ -102,13 +148,14 @@ TEST(desc_goes_before_environment)
 /*  In a process of its own, which has not loaded a driver yet. Exit code 0: as it should be, 1: not, 2: there is a driver. */
 static int search_for_driver(void)
 {
+    static const char *const names[] = {DRIVER_NAMES};
     ignis_desc desc = test_desc(NULL);
     unsetenv("IGNIS_CUDA_LIBRARY");
     if (ignis_setup(&desc) == IGNIS_OK)
         return 2;
     test__check_failure(__FILE__, __LINE__, "ignis_setup(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
-    CHECK_MESSAGE_HAS("libcuda.so.1: ");
-    CHECK_MESSAGE_HAS("libcuda.so: ");
+    CHECK_MESSAGE_HAS(names[0]);
+    CHECK_MESSAGE_HAS(names[1]);
     CHECK_MESSAGE_HAS("IGNIS_CUDA_LIBRARY");
     return test__state.failures ? 1 : 0;
 }
@@ -131,24 +178,33 @@ TEST(wheels_of_every_python_are_tried)
 #ifdef IGNIS_LINK_CUDA
     SKIP("the libraries are linked, not loaded");
 #else
-    static const char *const pythons[] = {"python3.10", "python3.11", "python3.12"};
-    char root[] = "/tmp/ignis_test_wheels_XXXXXX", command[512], file[256], tried[4096];
+#ifdef _WIN32
+    static const char *const pythons[] = {"Python310", "Python311", "Python312"}, below[] = "\\Programs\\Python";
+    static const char path[] = "Lib/site-packages\\nvidia\\cu13\\bin\\x86_64\\nvrtc64_130_0.dll";
+#else
+    static const char *const pythons[] = {"python3.10", "python3.11", "python3.12"}, below[] = "/lib";
+    static const char path[] = "site-packages/nvidia/cu13/lib/libnvrtc.so.13";
+#endif
+    char root[] = "/tmp/ignis_test_wheels_XXXXXX", file[512], tried[4096];
     ignis__search search;
     int i;
     REQUIRE(mkdtemp(root) != NULL);
     for (i = 0; i < 3; i++) {
-        snprintf(command, sizeof command, "mkdir -p %s/lib/%s/site-packages/nvidia/cu13/lib", root, pythons[i]);
-        CHECK_INT(system(command), 0);
-        snprintf(file, sizeof file, "%s/lib/%s/site-packages/nvidia/cu13/lib/libnvrtc.so.13", root, pythons[i]);
+        int length = snprintf(file, sizeof file, "%s%s/%s/%s", root, below, pythons[i], path);
+        while (file[length] != '/' && file[length] != '\\')
+            length--;
+        file[length] = 0;
+        CHECK(ignis__folder_make_all(file));
+        snprintf(file, sizeof file, "%s%s/%s/%s", root, below, pythons[i], path);
         test_write_file(file, "this is no library\n", 19);
     }
     memset(&search, 0, sizeof search);
     search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
     ignis__text_begin(&search.tried, tried, sizeof tried);
-    ignis__search_pythons(&search, root, "/lib");
+    ignis__search_pythons(&search, root, below);
     CHECK(!search.library);
     for (i = 0; i < 3; i++) {
-        snprintf(file, sizeof file, "%s/lib/%s/site-packages/nvidia/cu13/lib/libnvrtc.so.13: ", root, pythons[i]);
+        snprintf(file, sizeof file, "%s%s/%s/%s: ", root, below, pythons[i], path);
         CHECK_HAS(tried, file);
     }
     test_remove_folder(root);
@@ -162,7 +218,7 @@ TEST(setup_works_after_failed_ones)
     NEEDS_LOADING();
     desc.cuda_library = "missing/libcuda.so.1";
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
-    desc.cuda_library = "libm.so.6";
+    desc.cuda_library = SYSTEM_LIBRARY;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
     SETUP(NULL);
     a = test_array(2, 3);
@@ -192,9 +248,9 @@ TEST(without_nvrtc_arrays_work_and_compiling_says_how_to_get_it)
     NEEDS_LOADING();
     check_arrays_work_without_nvrtc("missing/libnvrtc.so", IGNIS_DIAG_LIBRARY_MISSING);
     CHECK_MESSAGE_HAS("missing/libnvrtc.so");
-    CHECK_MESSAGE_HAS("cannot open shared object file");
+    CHECK_MESSAGE_HAS(IS_MISSING);
     CHECK_MESSAGE_HAS("nvidia-cuda-nvrtc");
-    check_arrays_work_without_nvrtc("libm.so.6", IGNIS_DIAG_LIBRARY_SYMBOL);
+    check_arrays_work_without_nvrtc(SYSTEM_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
     CHECK_MESSAGE_HAS("has no function nvrtc");
 }
 
@@ -236,7 +292,7 @@ TEST(library_query_tells_cublaslt)
     SETUP(NULL);
     if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
         test__check_failure(__FILE__, __LINE__, "ignis_library_query(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
-        CHECK_MESSAGE_HAS("libcublasLt");
+        CHECK_MESSAGE_HAS("cublasLt");
         SKIP("there is no cuBLASLt");
     }
     check_library(IGNIS_LIBRARY_CUBLASLT, 11000);

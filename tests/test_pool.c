@@ -2,7 +2,11 @@
 /*  test_pool.c - handles: stale ones stay stale, cycles cost no memory, and all host memory comes back */
 #include "fault.h"
 #include "array.h"
+#ifdef _WIN32
+#include <psapi.h>
+#else
 #include <sys/resource.h>
+#endif
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { CYCLES = 100000, GROWTH = 1 << 20 }; /* sanitizers keep freed memory */
@@ -15,9 +19,15 @@ static const char one_source[] = "extern \"C\" __global__ void one(float *x) { x
 /*  The most memory that this process has had, in KiB */
 static long resident(void)
 {
+#ifdef _WIN32
+    PROCESS_MEMORY_COUNTERS memory;
+    K32GetProcessMemoryInfo(GetCurrentProcess(), &memory, sizeof memory);
+    return (long)(memory.PeakWorkingSetSize / 1024);
+#else
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return usage.ru_maxrss;
+#endif
 }
 
 TEST(millions_of_cycles_take_no_memory)

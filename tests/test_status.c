@@ -583,6 +583,7 @@ TEST(a_forked_child_gets_errors)
     ignis_desc desc = test_desc(NULL);
     int status = -1;
     pid_t child;
+    NEEDS_POSIX("fork");
     SETUP(NULL);
     a = test_array(2, 3);
     k = compile(scale_source, "scale");

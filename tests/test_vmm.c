@@ -10,6 +10,57 @@
 
 #define MIB ((int64_t)1 << 20)
 
+/*  Handles of the system that this is, and of another. */
+#ifdef _WIN32
+#define HANDLE_HERE IGNIS_VMM_HANDLE_WIN32
+#define HANDLE_ELSEWHERE IGNIS_VMM_HANDLE_POSIX_FD
+#else
+#define HANDLE_HERE IGNIS_VMM_HANDLE_POSIX_FD
+#define HANDLE_ELSEWHERE IGNIS_VMM_HANDLE_WIN32
+#endif
+
+/*  A handle to a child (0: to the parent): with the message; or made there first, and its number goes with it. */
+static bool send_handle(int child, int socket, int64_t size, const ignis_vmm_handle *handle)
+{
+#ifdef _WIN32
+    struct {
+        int64_t size;
+        void *handle;
+    } message;
+    ULONG parent = 0;
+    ignis_vmm_handle made;
+    GetNamedPipeServerProcessId(process__pipe(socket), &parent);
+    if (ignis_vmm_handle_duplicate(handle, child ? child : (int64_t)parent, &made) != IGNIS_OK)
+        return false;
+    message.size = size;
+    message.handle = made.win32;
+    return process_send(socket, &message, sizeof message, -1);
+#else
+    (void)child;
+    return process_send(socket, &size, sizeof size, handle->fd);
+#endif
+}
+
+static bool receive_handle(int socket, int64_t *size, ignis_vmm_handle *handle)
+{
+    memset(handle, 0, sizeof *handle);
+    handle->type = HANDLE_HERE;
+#ifdef _WIN32
+    {
+        struct {
+            int64_t size;
+            void *handle;
+        } message = {0, NULL};
+        bool ok = process_receive(socket, &message, sizeof message, NULL);
+        *size = message.size;
+        handle->win32 = message.handle;
+        return ok;
+    }
+#else
+    return process_receive(socket, size, sizeof *size, &handle->fd);
+#endif
+}
+
 static int64_t granule;
 
 /*  Sets up, and knows the granule; a device without virtual memory management ends the test. */
@@ -72,7 +123,7 @@ TEST(create_rounds_up_and_query_tells)
     CHECK_INT(info.size, 2 * granule);
     CHECK_INT(info.granularity, granule);
     CHECK_INT(info.device, 0);
-    CHECK_INT(info.handle_type, IGNIS_VMM_HANDLE_POSIX_FD);
+    CHECK_INT(info.handle_type, HANDLE_HERE);
     CHECK(!info.imported);
     CHECK_INT(info.mappings, 0);
     CHECK_INT(info.prop.type, IGNIS_VMM_ALLOCATION_PINNED);
@@ -94,7 +145,7 @@ TEST(create_refuses_what_it_cannot_make)
     desc.size = INT64_MAX;
     CHECK_FAILS(ignis_vmm_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     desc.size = granule;
-    desc.handle_type = IGNIS_VMM_HANDLE_WIN32;
+    desc.handle_type = HANDLE_ELSEWHERE;
     CHECK_FAILS(ignis_vmm_create(&desc), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     desc.handle_type = (ignis_vmm_handle_type)77;
     CHECK_FAILS(ignis_vmm_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
@@ -117,7 +168,7 @@ TEST(the_structs_and_errors_of_the_driver)
     CHECK_INT(sizeof prop, 32);
     CHECK_INT(sizeof access, 12);
     CHECK_INT(prop.type, 1);
-    CHECK_INT(prop.handle_types, 1);
+    CHECK_INT(prop.handle_types, HANDLE_HERE);
     CHECK_INT(prop.location.type, 1);
     CHECK_INT(prop.location.id, 3);
     CHECK(!prop.win32_security);
@@ -335,7 +386,7 @@ TEST(an_array_that_nobody_can_make)
     desc.owner = (ignis_owner)99;
     CHECK_REFUSED(0, ignis_vmm_array(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     desc.owner = IGNIS_OWNER_DEFAULT;
-    desc.handle_type = IGNIS_VMM_HANDLE_WIN32;
+    desc.handle_type = HANDLE_ELSEWHERE;
     CHECK_REFUSED(0, ignis_vmm_array(&desc).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     desc.handle_type = IGNIS_VMM_HANDLE_DEFAULT;
     desc.access_count = 1;
@@ -637,8 +688,10 @@ static void export_and_import(void)
     ignis_vmm_desc none;
     vmm = make_vmm(2 * granule);
     CHECK_OK(ignis_vmm_export(vmm, &handle));
-    CHECK_INT(handle.type, IGNIS_VMM_HANDLE_POSIX_FD);
+    CHECK_INT(handle.type, HANDLE_HERE);
+#ifndef _WIN32
     CHECK(fcntl(handle.fd, F_GETFD) & FD_CLOEXEC);
+#endif
     same = ignis_vmm_import(&handle, 2 * granule, 0);
     CHECK(same.id);
     CHECK_OK(ignis_vmm_query(same, &info));
@@ -657,7 +710,7 @@ static void export_and_import(void)
             CHECK_REFUSED(0, ignis_vmm_import(&handle, 2 * granule, 1).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
     }
     bad = handle;
-    bad.type = IGNIS_VMM_HANDLE_WIN32;
+    bad.type = HANDLE_ELSEWHERE;
     CHECK_REFUSED(0, ignis_vmm_import(&bad, 2 * granule, 0).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_OK(ignis_vmm_free(vmm));
     CHECK_OK(ignis_vmm_free(same));
@@ -691,7 +744,12 @@ TEST(handles_are_duplicated_on_windows_only)
     VMM_SETUP();
     vmm = make_vmm(granule);
     CHECK_OK(ignis_vmm_export(vmm, &handle));
+#ifdef _WIN32
+    CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_LOST); /* no process has this number */
+#else
     CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+#endif
     CHECK_STATUS(ignis_vmm_handle_duplicate(NULL, 1, &other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_OK(ignis_vmm_handle_close(&handle));
     CHECK_OK(ignis_vmm_free(vmm));
@@ -704,6 +762,7 @@ TEST(a_forked_child_is_refused)
     ignis_array array;
     pid_t child;
     int status = 0;
+    NEEDS_POSIX("fork");
     VMM_SETUP();
     array = ignis_vmm_array(&desc);
     fflush(stdout);
@@ -735,11 +794,12 @@ TEST(descriptors_that_are_no_memory)
     ignis_vmm_handle handle;
     ignis_array array;
     int pipes[2], fds;
+    NEEDS_POSIX("descriptors of memory");
     VMM_SETUP();
     fds = process_descriptors();
     memset(&handle, 0, sizeof handle);
     CHECK_REFUSED(0, ignis_vmm_import(&handle, granule, 0).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.type = HANDLE_HERE;
     handle.fd = -1;
     CHECK_REFUSED(0, ignis_vmm_import(&handle, granule, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     REQUIRE(pipe(pipes) == 0);
@@ -888,9 +948,7 @@ static int importer(void)
     ignis_vmm_range range;
     ignis_array array;
     int64_t size;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    if (ignis_setup(&desc) != IGNIS_OK || !process_receive(PROCESS_SOCKET, &size, sizeof size, &handle.fd))
+    if (ignis_setup(&desc) != IGNIS_OK || !receive_handle(PROCESS_SOCKET, &size, &handle))
         return 2;
     vmm = ignis_vmm_import(&handle, size, 0);
     ignis_vmm_handle_close(&handle);
@@ -933,7 +991,7 @@ TEST(memory_is_shared_with_another_process)
     CHECK_OK(ignis_synchronize());
     vmm = ignis_vmm_of_array(array, NULL);
     CHECK_OK(ignis_vmm_export(vmm, &handle));
-    CHECK(process_send(child.socket, &granule, sizeof granule, handle.fd));
+    CHECK(send_handle((int)child.pid, child.socket, granule, &handle));
     CHECK_OK(ignis_vmm_handle_close(&handle));
     CHECK(process_meet(child.socket));
     CHECK(process_meet(child.socket));
@@ -965,8 +1023,7 @@ static int exporter(void)
     for (i = 0; i < 4096; i++)
         values[i] = 1000 + i;
     if (ignis_array_from_host(array, values, IGNIS_I32, 4096) != IGNIS_OK || ignis_synchronize() != IGNIS_OK ||
-        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK ||
-        !process_send(PROCESS_SOCKET, &size, sizeof size, handle.fd))
+        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK || !send_handle(0, PROCESS_SOCKET, size, &handle))
         return 3;
     for (;;)
         pause();
@@ -982,9 +1039,7 @@ TEST(the_importer_survives_the_exporter)
     ignis_array array;
     int64_t size = 0;
     VMM_SETUP();
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    CHECK(process_receive(child.socket, &size, sizeof size, &handle.fd));
+    CHECK(receive_handle(child.socket, &size, &handle));
     vmm = ignis_vmm_import(&handle, size, 0);
     CHECK_OK(ignis_vmm_handle_close(&handle));
     REQUIRE(vmm.id);

@@ -136,6 +136,11 @@ if python3 -c 'import ziglang' 2>/dev/null; then
     job "$zig -std=c99 -c $src/ignis.c -o %o.o $implement"
     job "$zig -std=c99 $posix -c $src/ignis.c -o %o.o $implement"
     job "$zig -x c++ -std=c++11 -c $src/ignis.c -o %o.o $implement"
+    # There it says that there is no driver; here it links.
+    job "$zig -std=c99 $src/ignis.c -o %o -DWITH_MAIN $implement"
+    # The oldest glibc that programs find: the collective layer needs no newer one, and no newer Linux headers.
+    old="python3 -m ziglang cc -target x86_64-linux-gnu.2.17 -std=c99 -Wno-unused-command-line-argument -I."
+    job "$old $src/collective.c -o %o -DWITH_MAIN $implement $libs && %o && ! nm -D %o | grep -E 'GLIBC_2\\.(1[89]|[2-9][0-9])'"
 else
     echo "skipped: the headers of macOS: the Python package ziglang is not installed"
     skipped=$((skipped + 1))

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/*  special.h - the functions of nvcuda.dll that do more than pass a call on */
+#ifdef LIBRARY_nvcuda
+
+static int special_cuInit(unsigned flags)
+{
+    import_environment();
+    return real_cuInit(flags);
+}
+
+/*  The function is one of Windows. The simulator runs it on the thread that queues or waits. */
+typedef struct host_call {
+    void(WINDOWS *fn)(void *);
+    void *data;
+} host_call;
+
+static void run_host_call(void *pointer)
+{
+    host_call call = *(host_call *)pointer;
+    call.fn(call.data); /* a graph may launch it again, so its memory stays */
+}
+
+static int special_cuLaunchHostFunc(void *stream, void (*fn)(void *), void *data)
+{
+    host_call *call = malloc(sizeof *call);
+    if (!call)
+        return 2;
+    call->fn = (void(WINDOWS *)(void *))fn;
+    call->data = data;
+    return real_cuLaunchHostFunc(stream, fn ? run_host_call : NULL, call);
+}
+
+/*  Handles of memory: descriptors of Linux, which Wine makes handles of Windows of and back. 1: POSIX descriptor, 2: NT handle; attributes 103
+    and 104 tell whether there are such. */
+extern int WINDOWS wine_server_fd_to_handle(int fd, unsigned access, unsigned attributes, void **handle);
+extern int WINDOWS wine_server_handle_to_fd(void *handle, unsigned access, int *fd, unsigned *options);
+enum { POSIX_FD = 1, NT_HANDLE = 2, HAS_POSIX_FD = 103, HAS_NT_HANDLE = 104, ANY_ACCESS = 0x10000000 };
+
+typedef struct memory_prop { /* CUmemAllocationProp */
+    int type, handles, location_type, location;
+    void *security;
+    unsigned char flags[8];
+} memory_prop;
+
+static memory_prop posix_prop(const void *given)
+{
+    memory_prop prop;
+    memcpy(&prop, given, sizeof prop);
+    if (prop.handles == NT_HANDLE)
+        prop.handles = POSIX_FD, prop.security = NULL;
+    return prop;
+}
+
+static int special_cuMemCreate(unsigned long long *handle, size_t size, const void *given, unsigned long long flags)
+{
+    memory_prop prop = posix_prop(given);
+    return real_cuMemCreate(handle, size, &prop, flags);
+}
+
+static int special_cuMemGetAllocationGranularity(size_t *granularity, const void *given, int option)
+{
+    memory_prop prop = posix_prop(given);
+    return real_cuMemGetAllocationGranularity(granularity, &prop, option);
+}
+
+static int special_cuMemExportToShareableHandle(void *out, unsigned long long handle, int type, unsigned long long flags)
+{
+    int fd = -1,
+        code = real_cuMemExportToShareableHandle(type == NT_HANDLE ? &fd : out, handle, type == NT_HANDLE ? POSIX_FD : type, flags);
+    if (type != NT_HANDLE || code)
+        return code;
+    if (wine_server_fd_to_handle(fd, ANY_ACCESS, 0, out))
+        code = 304; /* CUDA_ERROR_OPERATING_SYSTEM */
+    close(fd);
+    return code;
+}
+
+static int special_cuMemImportFromShareableHandle(unsigned long long *out, void *os, int type)
+{
+    int fd = -1, code;
+    if (type != NT_HANDLE)
+        return real_cuMemImportFromShareableHandle(out, os, type);
+    if (wine_server_handle_to_fd(os, ANY_ACCESS, &fd, NULL))
+        return 1; /* CUDA_ERROR_INVALID_VALUE */
+    code = real_cuMemImportFromShareableHandle(out, (void *)(intptr_t)fd, POSIX_FD);
+    close(fd);
+    return code;
+}
+
+static int special_cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    int code = real_cuDeviceGetAttribute(value, attribute == HAS_NT_HANDLE ? HAS_POSIX_FD : attribute, device);
+    if (attribute == HAS_POSIX_FD && code == 0)
+        *value = 0;
+    return code;
+}
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+/*  test_system.c - what differs between systems: names in UTF-8, where libraries are looked for, how threads end, macros of headers */
+#include "test.h"
+
+#include "tensor.h"
+
+static const char *const kernel_source = "extern \"C\" __global__ void fill(float *x) { x[threadIdx.x] = 7.0f; }\n";
+
+/*  Letters of one byte in every code page, of two and three bytes, and two UTF-16 words. */
+#define LETTERS "\303\244\316\262\347\201\253\360\237\224\245"
+
+static char root[] = "/tmp/ignis_test_system_XXXXXX";
+static char path[512];
+
+static const char *path_of(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    return path;
+}
+
+static int files_found;
+static void find_letters(void *context, const char *name)
+{
+    (void)context;
+    files_found += strstr(name, LETTERS) != NULL;
+}
+
+/*  Folders and files are found under the name that was asked for: one that was converted wrongly would stay unseen. */
+TEST(names_are_utf_8)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_storage_entry stored[1];
+    ignis_tensor tensor, loaded = {0};
+    ignis_kernel kernel;
+    const char *name = "weights";
+    float value = 3, got = 0;
+    int64_t bytes, time;
+    desc.cache_dir = path_of("cache-" LETTERS);
+    SETUP(&desc);
+    kernel = test_compile(kernel_source, "fill", NULL);
+    CHECK(kernel.id != 0);
+    CHECK_OK(ignis_kernel_free(kernel));
+    files_found = 0;
+    CHECK(ignis__folder_list(root, find_letters, NULL));
+    CHECK_INT(files_found, 1);
+    files_found = 0;
+    CHECK(ignis__folder_make(path_of("cache-" LETTERS))); /* is there already */
+    CHECK(ignis__folder_list(path_of(""), find_letters, NULL));
+    CHECK_INT(files_found, 1);
+    tensor = ignis_tensor_from_host(&value, IGNIS_SHAPE(1), NULL);
+    CHECK_OK(ignis_save(path_of(LETTERS ".safetensors"), &name, &tensor, 1));
+    CHECK(ignis__file_info(path, &bytes, &time) && bytes > 8);
+    CHECK_INT(ignis_storage_list(path, stored, 1), 1);
+    CHECK_OK(ignis_load(path, &name, &loaded, 1));
+    CHECK_OK(ignis_tensor_to_host(loaded, &got, IGNIS_F32, 1));
+    CHECK(got == value);
+    files_found = 0;
+    CHECK(ignis__folder_list(root, find_letters, NULL));
+    CHECK_INT(files_found, 2);
+    CHECK_OK(ignis_tensor_release(tensor));
+    CHECK_OK(ignis_tensor_release(loaded));
+}
+
+#ifdef _WIN32
+
+static void setenv_wide(const char *name, const char *value)
+{
+    WCHAR wide[IGNIS__WIDE], text[IGNIS__WIDE];
+    SetEnvironmentVariableW(ignis__utf16(name, wide), value ? ignis__utf16(value, text) : NULL);
+}
+
+TEST(variables_are_utf_8)
+{
+    static const char *const names[] = {"IGNIS_A", "IGNIS_B", "IGNIS_C", "IGNIS_D", "IGNIS_E", "IGNIS_F", "IGNIS_G"};
+    const char *first, *other;
+    char longest[IGNIS__WIDE + 1];
+    int i;
+    setenv_wide("IGNIS_CACHE_DIR", path_of("environment-" LETTERS));
+    first = ignis__env("IGNIS_CACHE_DIR");
+    CHECK_TEXT(first, path);
+    for (i = 0; i < 7; i++) {
+        setenv_wide(names[i], names[i]);
+        other = ignis__env(names[i]);
+        CHECK_TEXT(other, names[i]);
+    }
+    CHECK_TEXT(first, path); /* still */
+    SETUP(NULL);
+    CHECK_TEXT(ignis__kernels_state.cache_dir, path);
+    setenv_wide("IGNIS_CACHE_DIR", NULL);
+    CHECK(ignis__env("IGNIS_CACHE_DIR") == NULL);
+    setenv_wide("IGNIS_A", "");
+    CHECK(!ignis__env("IGNIS_A") || !*ignis__env("IGNIS_A"));
+    memset(longest, 'x', IGNIS__WIDE);
+    longest[IGNIS__WIDE] = 0;
+    _putenv_s("IGNIS_A", longest);
+    CHECK(ignis__env("IGNIS_A") == NULL);
+    longest[IGNIS__WIDE - 1] = 0;
+    _putenv_s("IGNIS_A", longest);
+    CHECK_TEXT(ignis__env("IGNIS_A"), longest);
+}
+
+TEST(what_is_no_utf_8_names_no_file)
+{
+    WCHAR wide[IGNIS__WIDE];
+    char longest[IGNIS__WIDE + 1];
+    int64_t size, time;
+    CHECK_INT(ignis__utf16("\303", wide)[0], 0);
+    CHECK_INT(ignis__utf16("a\377", wide)[0], 0);
+    memset(longest, 'x', IGNIS__WIDE);
+    longest[IGNIS__WIDE] = 0;
+    CHECK_INT(ignis__utf16(longest, wide)[0], 0);
+    longest[IGNIS__WIDE - 1] = 0;
+    CHECK(wcslen(ignis__utf16(longest, wide)) == IGNIS__WIDE - 1);
+    CHECK(!ignis__file_info("\303", &size, &time));
+    CHECK(!ignis__folder_make("\303\303/x"));
+}
+
+/*  A file of that name in the current folder or in a folder of PATH is not even opened. */
+TEST(libraries_are_not_taken_from_where_anybody_may_put_them)
+{
+    char folder[512], before[512], why[512], paths[1024];
+    const char *name = "ignis_test_planted.dll";
+    snprintf(folder, sizeof folder, "%s", path_of("planted"));
+    CHECK(ignis__folder_make(folder));
+    test_write_file(path_of("planted/ignis_test_planted.dll"), "this is no library\n", 19);
+    CHECK(GetCurrentDirectoryA(sizeof before, before) > 0);
+    CHECK(SetCurrentDirectoryA(folder));
+    snprintf(paths, sizeof paths, "%.500s;%.500s", folder, getenv("PATH") ? getenv("PATH") : "");
+    _putenv_s("PATH", paths);
+    CHECK(!LoadLibraryA(name) && GetLastError() != ERROR_MOD_NOT_FOUND); /* it is found so, and no library */
+    CHECK(!ignis__library_open(name, why, sizeof why));
+    CHECK_HAS(why, "Windows error 126");
+    CHECK(!ignis__library_open("./ignis_test_planted.dll", why, sizeof why)); /* a path is another thing */
+    CHECK(!strstr(why, "Windows error 126"));
+    CHECK(SetCurrentDirectoryA(before));
+}
+
+/*  NVRTC opens a library of its own by name alone, so it is opened before: from the folder of NVRTC. */
+TEST(nvrtc_is_found_below_cuda_path_with_its_companion)
+{
+    ignis__search search;
+    char tried[4096], from[600];
+    int i;
+    static const char *const parts[] = {"toolkit", "toolkit/bin", "toolkit/bin/x64"};
+    for (i = 0; i < 3; i++)
+        CHECK(ignis__folder_make(path_of(parts[i])));
+    SETUP(NULL);
+    CHECK(GetSystemDirectoryA(from, 500) > 0);
+    strcat(from, "\\version.dll"); /* small, and not loaded yet */
+    CHECK(CopyFileA(from, path_of("toolkit/bin/x64/nvrtc-builtins64_130.dll"), FALSE));
+    CHECK(CopyFileA(from, path_of("toolkit/bin/x64/nvrtc64_130_0.dll"), FALSE));
+    setenv_wide("CUDA_PATH", path_of("toolkit"));
+    memset(&search, 0, sizeof search);
+    search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
+    ignis__text_begin(&search.tried, tried, sizeof tried);
+    snprintf(from, sizeof from, "%s\\bin\\x64\\nvrtc64_130_0.dll", path);
+    CHECK(ignis__search_try(&search, from));
+    CHECK(FreeLibrary((HMODULE)search.library));
+    CHECK(GetModuleHandleA("nvrtc-builtins64_130.dll") && FreeLibrary(GetModuleHandleA("nvrtc-builtins64_130.dll")));
+    setenv_wide("CUDA_PATH", NULL);
+}
+
+static void use_and_fail(void)
+{
+    ignis_array a = test_array(2, 3);
+    CHECK_OK(ignis_scope_end(ignis_scope_begin()));
+    CHECK(ignis_array_free(IGNIS_NO_ARRAY) != IGNIS_OK);
+    CHECK_HAS(ignis_status_message(), "ignis_array_free: ");
+    ignis_status_clear();
+    CHECK_OK(ignis_array_free(a));
+    CHECK(ignis_array_free(IGNIS_NO_ARRAY) != IGNIS_OK); /* and left so */
+}
+
+static DWORD WINAPI thread_of_windows(void *context)
+{
+    (void)context;
+    use_and_fail();
+    return 0;
+}
+
+static void *thread_of_posix(void *context)
+{
+    (void)context;
+    use_and_fail();
+    return NULL;
+}
+
+static void *main_fiber;
+static void WINAPI fiber(void *context)
+{
+    (void)context;
+    use_and_fail();
+    SwitchToFiber(main_fiber);
+}
+
+static DWORD WINAPI thread_of_fibers(void *context)
+{
+    int i;
+    (void)context;
+    main_fiber = ConvertThreadToFiber(NULL);
+    for (i = 0; i < 3; i++) { /* the first that calls Ignis goes before the thread does */
+        void *one = CreateFiber(0, fiber, NULL);
+        SwitchToFiber(one);
+        DeleteFiber(one);
+    }
+    use_and_fail();
+    return 0;
+}
+
+/*  However a thread was started, what it leaves goes with it, and nothing of another is touched. */
+TEST(threads_of_every_kind_end_well)
+{
+    static DWORD(WINAPI *const kinds[])(void *) = {thread_of_windows, thread_of_fibers};
+    pthread_t thread;
+    int round, i;
+    SETUP(NULL);
+    for (round = 0; round < 20; round++) {
+        for (i = 0; i < 2; i++) {
+            HANDLE handle = CreateThread(NULL, 0, kinds[i], NULL, 0, NULL);
+            REQUIRE(handle != NULL);
+            WaitForSingleObject(handle, INFINITE);
+            CloseHandle(handle);
+        }
+        REQUIRE(pthread_create(&thread, NULL, thread_of_posix, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    CHECK(HeapValidate(GetProcessHeap(), 0, NULL));
+}
+
+/*  Names that windows.h has macros of, and programs too. */
+TEST(macros_of_windows_stay_away)
+{
+    int near = 1, far = 2, IN = 3, OUT = 4, OPTIONAL = 5, min = 6, max = 7, ERROR = 8;
+    CHECK_INT(near + far + IN + OUT + OPTIONAL + min + max + ERROR, 36);
+    CHECK_INT(sizeof(char FAR *), 8); /* what headers of Windows still need */
+}
+
+#endif
+
+int main(int argc, char **argv)
+{
+    int code;
+    if (!mkdtemp(root))
+        return 1;
+    code = test_run(argc, argv);
+    test_remove_folder(root);
+    return code;
+}
