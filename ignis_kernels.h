@@ -26,7 +26,7 @@
         gemm_hopper.cu             457 lines   21112 bytes
         gemm_mma.cu                218 lines    9809 bytes
         hopper.cuh                 375 lines   22848 bytes
-        map.cuh                    266 lines   11298 bytes
+        map.cuh                    281 lines   12059 bytes
         mma.cuh                     90 lines    4304 bytes
         norm.cu                    188 lines   11101 bytes
         norm.cuh                   173 lines    7450 bytes
@@ -7089,24 +7089,39 @@ static const char *const ignis__lines_map_cuh[] = {
     "    return fabsf(x) < 0.25f ? x * (1 - s * (0.33333333f - s * (0.13333333f - s * 0.053968254f)))",
     "                            : 1 - 2 * __fdividef(1.f, 1.f + __expf(2 * x));",
     "}",
+    "DI float half_pow(float x, float y) /* for |y| up to some hundred */",
+    "{",
+    "    const float r = exp2f(y * __log2f(fabsf(x)));",
+    "    const bool whole = y == rintf(y), odd = whole && 2 * rintf(0.5f * y) != y;",
+    "    return y == 0 || x == 1 ? 1 : x < 0 ? (odd ? -r : whole || x == -infinity ? r : not_a_number) : r;",
+    "}",
     "DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }",
     "#define exp(x) __expf(x)",
     "#define log(x) half_log(x)",
     "#define tanh(x) half_tanh(x)",
     "#define log1p(x) half_log1p(x)",
     "#define erf(x) half_erf(x)",
+    "#define pow(x, y) half_pow(x, y)",
     "#else",
     "#define divide(a, b) ((a) / (b))",
     "DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }",
     "#endif",
     "",
-    "#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments takes long to compile, eight times over */",
+    "#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments and the like takes long to compile, eight times over */",
     "static __device__ __noinline__ float called_sin(float x) { return sinf(x); }",
     "static __device__ __noinline__ float called_cos(float x) { return cosf(x); }",
     "static __device__ __noinline__ float called_tan(float x) { return tanf(x); }",
     "#define sin(x) called_sin(x)",
     "#define cos(x) called_cos(x)",
     "#define tan(x) called_tan(x)",
+    "static __device__ __noinline__ float called_atan2(float y, float x) { return atan2f(y, x); }",
+    "static __device__ __noinline__ float called_fmod(float x, float y) { return fmodf(x, y); }",
+    "#define atan2(y, x) called_atan2(y, x)",
+    "#define fmod(x, y) called_fmod(x, y)",
+    "#ifndef IGNIS_HALF",
+    "static __device__ __noinline__ float called_pow(float x, float y) { return powf(x, y); }",
+    "#define pow(x, y) called_pow(x, y)",
+    "#endif",
     "#endif",
     "",
     "/*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.",
@@ -10586,7 +10601,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0xd5366ba1e9fae84bULL, ignis__lines_gemm_hopper_cu, 457},
     {"gemm_mma.cu", 0x9370693e8107abe9ULL, ignis__lines_gemm_mma_cu, 218},
     {"hopper.cuh", 0xc68bc28f0ee6ed0aULL, ignis__lines_hopper_cuh, 375},
-    {"map.cuh", 0x72f071469346b5ebULL, ignis__lines_map_cuh, 266},
+    {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
     {"mma.cuh", 0xcae2f9c218c13b2aULL, ignis__lines_mma_cuh, 90},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},
