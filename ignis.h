@@ -17,8 +17,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
-                        .index .sort .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
+                        .embedding .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -2225,6 +2225,86 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
 IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+
+/* >>ops.image --------------------------------------------------------------------------------------------------- */
+
+/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two numbers of a dimension in a desc the first
+    is of rows, the second of columns; a signal's is the first, and its second is 0. Gradients are gathered in a fixed order: equal
+    inputs give equal bits. */
+
+typedef struct ignis_pool_desc {
+    int64_t window[2];    /* required: rows and columns that a result is made of */
+    int64_t stride[2];    /* from one window to the next (window) */
+    int64_t padding[2];   /* on both sides, half of the window at most (0) */
+    bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
+    bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+} ignis_pool_desc;
+
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding - window) / stride + 1 rows and columns,
+    rounded down, or up with ceil_mode. Padding is minus infinity to ignis_max_pool, zero to ignis_avg_pool. NaN is the largest
+    number. The first of equal elements has the gradient (with NaN, the last NaN). The average over all of an image is
+    ignis_mean_dim(ignis_reshape(x, IGNIS_SHAPE(n, -1, channels)), 1).
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the window, a second number for a
+    signal), SHAPE (no image nor signal, too small for the window), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels
+    or window of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc);
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc);
+
+typedef enum ignis_upsample_mode {
+    IGNIS_UPSAMPLE_NEAREST = 0, /* the pixel at o * size / new_size, rounded down */
+    IGNIS_UPSAMPLE_LINEAR,      /* linear between neighbours: bilinear for images */
+    IGNIS_UPSAMPLE_COUNT
+} ignis_upsample_mode;
+
+typedef struct ignis_upsample_desc {
+    int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
+    ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
+    bool align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
+                                 the borders of the image stay; what would lie outside of all centers is the pixel there) */
+} ignis_upsample_desc;
+
+/*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of desc. Where pixels lie is exact; of
+    PyTorch's modes, NEAREST is what "nearest" would be without its rounding.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second number for a signal), SHAPE (no image
+    nor signal, one of no pixels), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a size or channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
+
+typedef struct ignis_batch_norm_desc {
+    ignis_array running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    ignis_array running_var;  /* the same for the variance; given together with running_mean, or not at all */
+    double momentum;          /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double eps;               /* (1e-5) */
+    bool eval;                /* normalize by the running averages, which stay (false: by those of x) */
+} ignis_batch_norm_desc;
+
+/*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over all else
+    Training also moves running_mean and running_var, in place, on the current stream: running += momentum * (that of x - running), where the
+    variance of x is without bias, its sum divided by n - 1. So does each launch of a graph. A checkpoint that runs its function again
+    moves them once. Begin with zeros and ones.
+    Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to evaluate with), SHAPE (also: fewer
+    than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host; the running arrays stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc);
+
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of neighbouring channels
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as in ignis_layer_norm.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of
+    2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps);
 
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
@@ -10918,16 +10998,15 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
     X(GATHER, GATHER_CU, "ignis_gather")                                                       \
     X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                   \
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
-    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
-    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -10963,6 +11042,19 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
+    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                         \
+    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                 \
+    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                   \
+    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums")                                     \
+    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights")                               \
+    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages")                             \
+    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward")                             \
+    X(MAX_POOL, POOL_CU, "ignis_max_pool")                                                     \
+    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward")                                   \
+    X(AVG_POOL, POOL_CU, "ignis_avg_pool")                                                     \
+    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward")                                   \
+    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample")                                                 \
+    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward")                               \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -20682,6 +20774,548 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
+/* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
+
+/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+typedef struct ignis__images {
+    ignis__divisor packs, width, height;
+    int src_width, src_height, packed;
+    int64_t channels, count;
+} ignis__images;
+
+typedef struct ignis__pooling {
+    ignis__images images;
+    int window[2], padding[2];
+    ignis__divisor stride[2];
+    int exclude_padding, index_bytes;
+} ignis__pooling;
+
+typedef struct ignis__scaling {
+    int in, out, step, start, is_linear;
+    ignis__divisor den, by_step;
+} ignis__scaling;
+
+typedef struct ignis__resampling {
+    ignis__images images;
+    ignis__scaling dim[2];
+} ignis__resampling;
+
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
+static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int i;
+    if (!ignis__op_is_float(op, 0, "x"))
+        return false;
+    if (shape->ndim != 3 && shape->ndim != 4)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
+                              ignis__shape_write(shape).text);
+    *n = shape->dim[0];
+    size[0] = shape->ndim == 4 ? shape->dim[1] : 1;
+    size[1] = shape->dim[shape->ndim - 2];
+    *channels = shape->dim[shape->ndim - 1];
+    for (i = 1; i < shape->ndim; i++)
+        if (shape->dim[i] >= IGNIS__IMAGE_LIMIT)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more", ignis__shape_write(shape).text);
+    for (i = 0; shape->ndim == 3 && i < count; i++)
+        if (second_numbers[i])
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                                  "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
+                                  ignis__shape_write(shape).text, (long long)second_numbers[i]);
+    return true;
+}
+
+/*  The shape of a result of other rows and columns. */
+static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
+{
+    ignis_shape shape = *like;
+    if (shape.ndim == 4)
+        shape.dim[1] = size[0];
+    shape.dim[shape.ndim - 2] = size[1];
+    return shape;
+}
+
+/*  dst, of these sizes, out of src; addresses: of all arrays, by or. */
+static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst, const int64_t *src,
+                              ignis__address addresses)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs;
+    images->packed = channels % pack == 0 && addresses % 16 == 0;
+    packs = images->packed ? channels / pack : channels;
+    images->packs = ignis__divisor_of(packs);
+    images->width = ignis__divisor_of(dst[1]);
+    images->height = ignis__divisor_of(dst[0]);
+    images->src_height = (int)src[0];
+    images->src_width = (int)src[1];
+    images->channels = channels;
+    images->count = n * dst[0] * dst[1] * packs;
+}
+
+static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images, void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
+}
+
+/*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
+typedef struct ignis__pool_params {
+    const char *call;
+    bool is_max;
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__pooling pooling;
+} ignis__pool_params;
+
+/*  The addresses of a pool's arrays, by or; there are no packs of indices of 4 bytes, as if one of them were odd. */
+static ignis__address ignis__pool_addresses(const ignis__pooling *pooling, ignis__address addresses)
+{
+    return addresses | (ignis__address)(pooling->index_bytes == 4);
+}
+
+static ignis_status ignis__pool_backward(const ignis_backward_args *args)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)args->params;
+    ignis__pooling pooling = p->pooling;
+    ignis__address dx, dy, index = 0;
+    ignis__array *gradient;
+    ignis__op op;
+    void *max[] = {&dx, &dy, &index, &pooling}, *average[] = {&dx, &dy, &pooling};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    if (p->is_max)
+        index = ignis__op_read(&op, op.in[1]);
+    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, ignis__pool_addresses(&pooling, dx | dy | index));
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
+                         &pooling.images, p->is_max ? max : average);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
+static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
+{
+    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window, padding = desc->padding[given], room;
+    if (window < 1 || window >= IGNIS__IMAGE_LIMIT)
+        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->window[%d] is %lld, %s", given,
+                              (long long)window, window < 1 ? "below 1" : "2^28 or more");
+    if (stride < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->stride[%d] is %lld, below 0", given, (long long)stride);
+    if (padding < 0 || padding > window / 2)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
+                              (long long)padding, (long long)(window / 2));
+    room = p->in[dim] + 2 * padding - window;
+    if (room < 0 || p->in[dim] == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, too small for a window of %lld and a padding of %lld",
+                              ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    p->out[dim] = room / stride + 1;
+    if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
+        p->out[dim]++;
+    p->pooling.window[dim] = (int)window;
+    p->pooling.padding[dim] = (int)padding;
+    p->pooling.stride[dim] = ignis__divisor_of(stride);
+    return true;
+}
+
+static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tensor tensor, const ignis_pool_desc *desc)
+{
+    ignis__pool_params p;
+    ignis__pooling *pooling = &p.pooling;
+    ignis__address x, y = 0, index = 0;
+    ignis__array *out = NULL, *places;
+    ignis_shape shape;
+    ignis_dtype dtype;
+    int64_t second[3];
+    bool is_signal;
+    ignis__op op;
+    void *max[] = {&y, &index, &x, pooling}, *average[] = {&y, &x, pooling};
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    dtype = op.in[0]->dtype;
+    p.call = call;
+    p.is_max = is_max;
+    p.shape = op.in[0]->shape;
+    is_signal = p.shape.ndim == 3;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    if (op.ok) {
+        second[0] = desc->window[1];
+        second[1] = desc->stride[1];
+        second[2] = desc->padding[1];
+        pooling->window[0] = 1; /* of a signal's rows, which are one */
+        pooling->stride[0] = ignis__divisor_of(1);
+        p.out[0] = 1;
+    }
+    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) && ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
+        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
+        pooling->exclude_padding = desc->exclude_padding;
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        if (is_max && op.records && out) {
+            pooling->index_bytes = (int64_t)pooling->window[0] * pooling->window[1] <= 256 ? 1 : 4;
+            places = ignis__op_new_row(&op, out->numel, pooling->index_bytes == 1 ? IGNIS_U8 : IGNIS_I32);
+            index = ignis__op_write(&op, places);
+            ignis__op_save(&op, places);
+        }
+        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in, ignis__pool_addresses(pooling, x | y | index));
+        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
+                             is_max ? max : average);
+    }
+    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &p, sizeof p);
+}
+
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_max_pool", true, x, desc);
+}
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_avg_pool", false, x, desc);
+}
+
+typedef struct ignis__upsample_params {
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__resampling resampling;
+} ignis__upsample_params;
+
+static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
+{
+    const ignis__upsample_params *p = (const ignis__upsample_params *)args->params;
+    ignis__resampling resampling = p->resampling;
+    ignis__address dx, dy;
+    ignis__array *gradient;
+    ignis__op op;
+    void *params[] = {&dx, &dy, &resampling};
+    if (!ignis__op_begin_backward(&op, "ignis_upsample", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy);
+    ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
+static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const ignis_upsample_desc *desc)
+{
+    bool is_linear = desc->mode == IGNIS_UPSAMPLE_LINEAR, aligned = is_linear && desc->align_corners && in > 1;
+    s->in = (int)in;
+    s->out = (int)out;
+    s->is_linear = is_linear;
+    s->step = (int)(aligned ? in - 1 : is_linear ? 2 * in : in);
+    s->start = is_linear && !aligned ? (int)(in - out) : 0;
+    s->den = ignis__divisor_of(aligned ? (out > 1 ? out - 1 : 1) : is_linear ? 2 * out : out);
+    s->by_step = ignis__divisor_of(s->step);
+}
+
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_desc *desc)
+{
+    ignis__upsample_params p;
+    ignis__address x, y = 0;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    int d;
+    void *params[] = {&y, &x, &p.resampling};
+    if (!ignis__op_begin(&op, "ignis_upsample", 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    p.shape = op.in[0]->shape;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
+    else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
+    else
+        ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
+    for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
+        int given = p.shape.ndim == 4 ? d : 0;
+        p.out[d] = desc->size[given];
+        if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
+            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->size[%d] is %lld, %s", given,
+                           (long long)p.out[d], p.out[d] < 1 ? "below 1" : "2^28 or more");
+        else if (p.in[d] == 0)
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels", ignis__shape_write(&p.shape).text);
+    }
+    if (op.ok) {
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        for (d = 0; d < 2; d++)
+            ignis__scaling_set(&p.resampling.dim[d], p.in[d], p.out[d], desc);
+        ignis__images_set(&p.resampling.images, op.in[0]->dtype, p.n, p.channels, p.out, p.in, x | y);
+        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &p.resampling.images, params);
+    }
+    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
+}
+
+/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
+                                 int64_t *blocks)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs, tiles;
+    s->packed = s->channels % pack == 0 && addresses % 16 == 0;
+    packs = s->packed ? s->channels / pack : s->channels;
+    threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    threads[1] = 256 / threads[0];
+    tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
+    s->parts =
+        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->part_length = ignis__ceil_div(s->rows, s->parts);
+    s->parts = ignis__ceil_div(s->rows, s->part_length);
+    *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
+}
+
+/*  Kernels that have a warp for each group. */
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
+                                          void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+}
+
+/*  Saved: x, w, means, rstds. */
+static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
+{
+    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes s = p->sizes;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis_dtype dtype, wide;
+    unsigned threads[2];
+    int64_t blocks;
+    ignis__op op;
+    int i;
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    wide = ignis__wide_dtype(dtype);
+    for (i = 0; i < 3; i++) /* x, w, b */
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
+    if (op.in[1]->numel == 0) {
+        for (i = 1; i < 3; i++)
+            if (gradients[i])
+                ignis__op_zero(&op, gradients[i]);
+        return ignis__op_give(&op, args, 3, gradients);
+    }
+    dy = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    w = ignis__op_read(&op, op.in[2]);
+    mean = ignis__op_read(&op, op.in[3]);
+    rstd = ignis__op_read(&op, op.in[4]);
+    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
+    db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
+    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
+    if (gradients[1] || gradients[2] || !p->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+    }
+    if (gradients[1] || gradients[2])
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
+    if (gradients[0] && !p->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+    }
+    if (gradients[0])
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
+                                            ignis__array *const *running)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    ignis__channel_sizes s = p->sizes;
+    ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    ignis__array *out = NULL, *means = NULL, *rstds = NULL;
+    ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
+    unsigned threads[2];
+    int64_t blocks;
+    int i;
+    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s};
+    for (i = 1; i < 3 && op->ok; i++)
+        if (ignis__op_same_dtype(op, i, names[i]) && (op->in[i]->shape.ndim != 1 || op->in[i]->numel != s.channels))
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&op->in[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)s.channels);
+    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+    if (op->ok && !(eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
+    eps = eps == 0 ? 1e-5 : eps;
+    out = ignis__op_new_like(op, op->in[0]);
+    means = ignis__op_new_row(op, s.outer * s.groups, wide);
+    rstds = ignis__op_new_row(op, s.outer * s.groups, wide);
+    x = ignis__op_read(op, op->in[0]);
+    w = ignis__op_read(op, op->in[1]);
+    b = ignis__op_read(op, op->in[2]);
+    y = ignis__op_write(op, out);
+    mean = ignis__op_write(op, means);
+    rstd = ignis__op_write(op, rstds);
+    if (running) {
+        running_mean = ignis__op_read(op, running[0]);
+        running_var = ignis__op_read(op, running[1]);
+        if (!p->given) {
+            running_mean = ignis__op_write(op, running[0]);
+            running_var = ignis__op_write(op, running[1]);
+        }
+    }
+    if (op->ok && out->numel > 0) {
+        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
+        if (!p->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+        }
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+    }
+    ignis__op_save(op, op->in[0]);
+    ignis__op_save(op, op->in[1]);
+    ignis__op_save(op, means);
+    ignis__op_save(op, rstds);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+}
+
+/*  The running averages, held. Reports what does not fit. */
+static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels, ignis__array **running)
+{
+    static const char *const names[] = {"running_mean", "running_var"};
+    ignis_dtype wide = ignis__wide_dtype(op->in[0]->dtype);
+    int i;
+    for (i = 0; i < 2 && op->ok; i++) {
+        running[i] = ignis__array_hold(op->work.call, i ? desc->running_var : desc->running_mean);
+        op->ok = running[i] != NULL;
+        if (!op->ok)
+            return false;
+        if (running[i]->storage->device != op->work.device)
+            ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->%s is on device %d, x is on device %d", names[i],
+                           (int)(running[i]->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+        else if (running[i]->dtype != wide)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; %s is needed for x of %s", names[i],
+                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name, ignis__dtypes[op->in[0]->dtype].name);
+        else if (running[i]->shape.ndim != 1 || running[i]->numel != channels)
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "desc->%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)channels);
+    }
+    return op->ok;
+}
+
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc)
+{
+    static const char call[] = "ignis_batch_norm";
+    ignis_tensor inputs[3], result;
+    ignis_batch_norm_desc d = IGNIS__ZERO;
+    ignis__array *running[2] = {NULL, NULL};
+    ignis__channel_norm p;
+    ignis__op op;
+    bool has;
+    int i;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    d = desc ? *desc : d;
+    has = d.running_mean.id != 0 || d.running_var.id != 0;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.given = d.eval;
+    p.sizes.outer = 1;
+    p.sizes.channels = p.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+    p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone", d.running_mean.id ? "running_mean" : "running_var");
+    else if (op.ok && d.eval && !has)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->running_mean and running_var are not given, and desc->eval is set");
+    else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
+    else if (op.ok && !d.eval && p.sizes.rows < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
+                       ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
+    has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
+    if (!d.eval && ignis__tensor_thread_now()->random_again)
+        has = false; /* a checkpoint runs its function again, and they have moved the first time */
+    result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    for (i = 0; i < 2; i++)
+        if (running[i])
+            ignis__array_drop(call, running[i]);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
+{
+    static const char call[] = "ignis_group_norm";
+    ignis_tensor inputs[3];
+    const ignis_shape *shape;
+    ignis__channel_norm p;
+    ignis__op op;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.sizes.outer = shape->dim[0];
+    p.sizes.channels = shape->dim[shape->ndim - 1];
+    p.sizes.groups = groups;
+    p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && shape->ndim < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed", ignis__shape_write(shape).text);
+    else if (op.ok && groups < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
+    else if (op.ok && p.sizes.channels % groups != 0)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, whose channels are not a multiple of %d groups",
+                       ignis__shape_write(shape).text, groups);
+    return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
+}
+
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ROPE_HALF 256
@@ -20844,53 +21478,81 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
 
 /* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
 
-/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32
-    bits, of 64 for types of 8 bytes. See kernels/sort.cu. */
+/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
 typedef struct ignis__radix {
-    ignis_dtype dtype; /* whose kernels sort */
-    int64_t rows, n, tiles;
-    ignis__address keys[2], positions[2], counts;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes the lists. The caller puts the keys into keys[0]. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+/*  Makes so many of the lists. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
-    bool wide = ignis__dtypes[dtype].size == 8;
     int i;
+    memset(sort, 0, sizeof *sort);
     sort->dtype = dtype;
     sort->rows = rows;
     sort->n = n;
-    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+    for (i = 0; i < lists; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, dtype));
         sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
     }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
 }
 
-/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
+    from == keys[0], all of them are in keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
+                             ignis__address positions, int64_t k)
 {
-    int64_t blocks = sort->rows * sort->tiles;
-    int shift, passes = 1, tiles = (int)sort->tiles, few = tiles <= 32;
-    ignis__address none = 0, totals, swap;
-    ignis__array *all;
-    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles, &few};
-    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
+    void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
+    if (!zeros || blocks == 0)
+        return;
+    ignis__op_zero(op, zeros);
+    counts = ignis__op_write(op, zeros);
+    said = counts + 4 * (uint64_t)(passes * digits);
+    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    tiles = (int)ignis__ceil_div(sort->n, tile);
+    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+        bool is_last = pass == passes - 1 && values;
+        int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
+        void *params[] = {is_last ? &values : &sort->keys[out],
+                          &sort->positions[out],
+                          is_last ? &positions : &none,
+                          in,
+                          in_positions,
+                          &counts,
+                          &stride,
+                          &said,
+                          &next,
+                          &sort->n,
+                          &k,
+                          &tiles,
+                          &shift,
+                          &descending};
+        shift = 8 * pass;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        in = &sort->keys[out];
+        in_positions = &sort->positions[out];
+    }
+    if (!values && passes % 2) {
+        sort->keys[0] = sort->keys[1];
+        sort->positions[0] = sort->positions[1];
+    }
+}
+
+/*  How many bytes numbers of up to this have, at least 1. */
+static int ignis__radix_passes(uint64_t highest)
+{
+    int passes = 1;
     while (passes < 8 && highest >> (8 * passes))
         passes++;
-    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
-    if (all)
-        ignis__op_zero(op, all);
-    totals = ignis__op_write(op, all);
-    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * (few ? 1 : 256), 256, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
-        scatter[3] = &sort->positions[0];
-        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
-        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
-    }
+    return passes;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -20912,10 +21574,10 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
     if (!op->ok || rows->numel == 0)
         return;
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -21049,22 +21711,44 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
+/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t rows = x->size ? to->numel / x->size : 0;
+    int i;
+    *n = x->dim == x->shape.ndim - 1 ? x->strides.size[x->dim] : 0;
+    for (i = 0; i < x->dim; i++)
+        if (x->strides.size[i] != x->shape.dim[i])
+            return 0;
+    return *n && (*n <= 8192 || rows >= info->multiprocessors) && rows <= INT32_MAX &&
+                   x->size * ignis__dtypes[ignis__sum_dtype(to->dtype)].size <= info->shared_per_block
+               ? rows
+               : 0;
+}
+
 /*  to[place of i] += from[i], in a fixed order */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
+    rows = ignis__scatter_rows(op, to, x, &n);
+    if (rows) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        return;
+    }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
                        (long long)to->numel);
@@ -21073,10 +21757,10 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     none = (uint32_t)to->numel;
     ignis__strided_finish(&k);
     blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
-    ignis__radix_run(op, &sort, none);
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
@@ -21269,27 +21953,29 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
-    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
-    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
     if (!op->ok || rows * k == 0)
         return;
-    if (n <= most) {
+    if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
-        items = width > 1024 ? width : 1024;
+        items = 1024;
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
                          item * (size_t)items, few);
-    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+    } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, rows < op->work.device->info.multiprocessors ? 512 : 256,
+                         1, long_item * (size_t)items, chosen);
+    } else if (n <= most) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
+                         row);
     } else {
-        ignis__radix_begin(op, &sort, dtype, rows, n);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
-        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+        ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
+        ignis__radix_run(op, &sort, source, size, descending, to, places, k);
     }
 }
 
