@@ -398,6 +398,26 @@ def map_cases(m):
             yield Case("map", inputs, lambda a, b, c, t=text: formulas.compute(t, a, b, c), ints=[number], note=text)
 
 
+REDUCERS = {
+    1: torch.sum, 2: torch.mean, 3: torch.prod, 4: lambda x, d: x.max(d).values, 5: lambda x, d: x.min(d).values,
+    6: lambda x, d: (x > 1).any(d).byte(), 7: lambda x, d: (x > 1).all(d).byte(), 8: torch.argmax, 9: torch.argmin, 10: torch.logsumexp,
+}
+
+
+def map_reduce_cases(m):
+    """Reductions of a formula: ints are the reducer, the first and the last one of the dimensions that it is along."""
+    for reducer, fn in REDUCERS.items():
+        for first, last in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2)):
+            shape = [m.size(9), m.size(20), m.size(40)]
+            rest = shape[:first] + shape[last + 1:] or [1]
+
+            def reference(a, b, first=first, last=last, fn=fn, rest=rest):
+                return fn((1 + a * b / 8).flatten(first, last), first).reshape(rest)
+
+            yield Case("map_reduce", [m.normal(*shape), m.normal(shape[-1])], reference, ints=[reducer, first, last],
+                       differentiate=reducer in (1, 2, 3, 4, 5, 10), note=f"reducer {reducer}, dimensions {first} to {last}")
+
+
 def check_dropout(case):
     """Elements are 0, or divided by 1 - p; so are their gradients; and about as many are 0 as there should be."""
     p, (x, y, g, dx) = case.doubles[0], (t.double() for t in (case.inputs[0], case.outputs[0], case.gradients[0], case.input_gradients[0]))
