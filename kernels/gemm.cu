@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64 in double, in the order of k: equal
-    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64
+    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
 */
 #include "ignis.cuh"
 
@@ -148,8 +148,8 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     };
     __shared__ Shared shared;
     const Place place(p, blockIdx.x, BM, BN);
-    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
-    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;
     Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;
@@ -219,20 +219,35 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }
 
-/*  A copy of an operand whose rows consist of packs: `row` elements, then zeros. The host fills this in: ignis__gemm_copy in ignis.h. */
+/*  A copy of an operand whose rows consist of packs, or are half of one or less: `row` elements, then zeros. The host fills this in:
+    ignis__gemm_copy in ignis.h. */
 struct Copy {
     T *to;
     const T *from;
     long long row, stride, rows;
 };
 
+__device__ inline long long packs_of(const Copy &p) { return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16; }
+
 /*  Makes a pack of it. */
 __device__ inline void copy_pack(const Copy &p, long long at)
 {
     constexpr int N = 16 / sizeof(T);
     const long long across = p.stride / N;
-    if (at >= p.rows * across)
+    if (at >= packs_of(p))
         return;
+    if (across == 0) { /* a pack has several rows */
+        const int stride = (int)p.stride;
+        const long long first = at * (N / stride);
+        ignis_pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const long long r = first + i / stride, column = i % stride;
+            pack[i] = r < p.rows && column < p.row ? p.from[r * p.row + column] : T(0);
+        }
+        ignis_store(p.to + at * N, pack);
+        return;
+    }
     const long long r = at >> 32 ? at / across : (unsigned)at / (unsigned)across, column = (at - r * across) * N;
     const T *from = p.from + r * p.row + column;
     ignis_pack<T, N> pack;
@@ -245,7 +260,7 @@ __device__ inline void copy_pack(const Copy &p, long long at)
 /*  Makes one or two copies; a thread makes a pack. */
 KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
 {
-    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = first.rows * first.stride * (long long)sizeof(T) / 16;
+    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);
     if (at < of_first)
         copy_pack(first, at);
     else
