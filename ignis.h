@@ -259,7 +259,7 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
+        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time is a mistake: values are for
         that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
         compute.
 

@@ -6,6 +6,8 @@
     once. The time that the first call takes is there, too: NVRTC, as IGNIS_CACHE_DIR=off keeps nothing.
 
         cc -O2 -I. bench/bench_map.c -o bench_map -lm -ldl -lpthread && IGNIS_CACHE_DIR=off ./bench_map
+
+    peer_map.py has the times of torch.compile.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
@@ -37,8 +39,13 @@ static const struct {
     {"silu(a+row)*(b+row)", "silu(a + row)*(b + row)", "a, b, row", 0, false},
     {"focal", "s = sigmoid(a); -(b*log(s) + (1-b)*log(1-s))*pow(1-s, 2)", "a, b", 0, false},
     {"sin(a)*b", "sin(a)*b", "a, b", 0, false},
+    {"mish", "a*tanh(softplus(a))", "a", 0, false},
+    {"kl", "b*(log(b) - log(a))", "a, b", 0, false},
+    {"a*rsqrt(a*a+b*b+1)", "a*rsqrt(a*a + b*b + 1)", "a, b", 0, false},
+    {"dropout", "rand() < 0.1 ? 0 : a/0.9", "a", 0, false},
     {"mean (a-b)^2", "square(a - b)", "a, b", IGNIS_REDUCE_MEAN, false},
     {"sum of rows a*b", "a*b", "a, b", IGNIS_REDUCE_SUM, true},
+    {"logsumexp of rows", "a", "a", IGNIS_REDUCE_LOGSUMEXP, true},
     {"argmax of rows", "a", "a", IGNIS_REDUCE_ARGMAX, true},
 };
 

@@ -185,24 +185,39 @@ DI float half_tanh(float x) /* near 0 the series */
     return fabsf(x) < 0.25f ? x * (1 - s * (0.33333333f - s * (0.13333333f - s * 0.053968254f)))
                             : 1 - 2 * __fdividef(1.f, 1.f + __expf(2 * x));
 }
+DI float half_pow(float x, float y) /* for |y| up to some hundred */
+{
+    const float r = exp2f(y * __log2f(fabsf(x)));
+    const bool whole = y == rintf(y), odd = whole && 2 * rintf(0.5f * y) != y;
+    return y == 0 || x == 1 ? 1 : x < 0 ? (odd ? -r : whole || x == -infinity ? r : not_a_number) : r;
+}
 DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define exp(x) __expf(x)
 #define log(x) half_log(x)
 #define tanh(x) half_tanh(x)
 #define log1p(x) half_log1p(x)
 #define erf(x) half_erf(x)
+#define pow(x, y) half_pow(x, y)
 #else
 #define divide(a, b) ((a) / (b))
 DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }
 #endif
 
-#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments takes long to compile, eight times over */
+#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments and the like takes long to compile, eight times over */
 static __device__ __noinline__ float called_sin(float x) { return sinf(x); }
 static __device__ __noinline__ float called_cos(float x) { return cosf(x); }
 static __device__ __noinline__ float called_tan(float x) { return tanf(x); }
 #define sin(x) called_sin(x)
 #define cos(x) called_cos(x)
 #define tan(x) called_tan(x)
+static __device__ __noinline__ float called_atan2(float y, float x) { return atan2f(y, x); }
+static __device__ __noinline__ float called_fmod(float x, float y) { return fmodf(x, y); }
+#define atan2(y, x) called_atan2(y, x)
+#define fmod(x, y) called_fmod(x, y)
+#ifndef IGNIS_HALF
+static __device__ __noinline__ float called_pow(float x, float y) { return powf(x, y); }
+#define pow(x, y) called_pow(x, y)
+#endif
 #endif
 
 /*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.

@@ -407,6 +407,34 @@ TEST(quotients_of_16_bits)
     }
 }
 
+/*  pow of 16 bits is what C's is, with all signs and special numbers but for the sign of a zero. */
+TEST(powers_of_16_bits)
+{
+    static const double bases[] = {-HUGE_VAL, -3, -2.5, -1, -0.375, 0, 0.375, 1, 2.5, 300, HUGE_VAL, NAN};
+    static const double powers[] = {-3, -2, -1.5, -1, 0, 0.25, 1, 1.5, 2, 3, 4, NAN};
+    double got[144], x[144], y[144];
+    ignis_scope scope;
+    ignis_tensor a, b;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (i = 0; i < 144; i++)
+        x[i] = bases[i / 12], y[i] = powers[i % 12];
+    a = tensor_of(x, IGNIS_SHAPE(144), IGNIS_BF16, false);
+    b = tensor_of(y, IGNIS_SHAPE(144), IGNIS_BF16, false);
+    CHECK_OK(ignis_tensor_to_host(a, x, IGNIS_F64, 144));
+    CHECK_OK(ignis_tensor_to_host(ignis_map("pow(a, b)", IGNIS_INPUTS(a, b)), got, IGNIS_F64, 144));
+    for (i = 0; i < 144; i++) {
+        double expected = pow(x[i], y[i]);
+        bool is_near =
+            isnan(expected) ? isnan(got[i]) : got[i] == expected || fabs(got[i] - expected) <= (1.0 / 256 + 1.0 / 8192) * fabs(expected);
+        if (!is_near)
+            printf("pow(%g, %g) is %g, expected %g\n", x[i], y[i], got[i], expected);
+        CHECK(is_near);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 /* --- gradients of products ------------------------------------------------------------------------------------------------- */
 
 /*  Rows with no zero, with one, with two, with a zero of either sign, and with numbers whose product is small: prod of all others. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every operation of Ignis against PyTorch: python3 tests/torch_compare.py [--cases 3] [--seed 1] [operation ...]
 
-Builds torch_driver.c with cc, gives it random cases in f32 and bf16, and compares outputs and gradients. The truth is PyTorch's
+Builds torch_driver.c with cc, gives it random cases in f32 and bf16 (formulas: in f16 and f64 too), and compares outputs and gradients. The truth is PyTorch's
 result in f64 for the very same inputs. An error is the largest difference, divided by the largest number of the tensor.
 The limit is what three roundings of the element type make (f32: 1e-5, for sums of some hundred terms; bf16: 6e-3), or twice the error that
 PyTorch itself has in that type, up to 1e-4 and 3e-2: attention rounds probabilities to bf16, for example, in both. Operations
@@ -23,11 +23,13 @@ except ImportError:
     print("PyTorch is not installed")
     raise SystemExit(0)
 
+import formulas
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4, torch.int32: 5, torch.int64: 6, torch.uint8: 7}
-NAMES = {torch.float32: "f32", torch.bfloat16: "bf16"}
-FLOOR = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
-CEILING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
+FLOOR = {torch.float32: 1e-5, torch.bfloat16: 6e-3, torch.float16: 8e-4, torch.float64: 1e-13}
+CEILING = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-12}
 LOSS_LIMIT = 1e-4
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -134,7 +136,7 @@ class Maker:
     """Random sizes and tensors of one element type."""
 
     def __init__(self, dtype, seed):
-        self.dtype, self.random = dtype, random.Random(seed)
+        self.dtype, self.seed, self.random = dtype, seed, random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
 
     def size(self, most=40):
@@ -452,6 +454,39 @@ def cross_entropy_cases(m):
         targets.reshape(-1)[0] = 0
         yield Case("cross_entropy", [m.normal(*lead, columns, scale=2), targets], lambda x, t, a=(ignore, total, classes): cross_entropy(x, t, *a),
                    ints=[ignore, 0, total, classes if padding else 0], note=f"{columns} columns, {ignore=}, {total=}, {padding=}")
+
+
+def map_cases(m):
+    """The table of formulas, each in this type or in the other one of floats or of 16 bits, so that rounds go through all four. See formulas.h
+    about the inputs."""
+    other = {torch.float32: torch.float64, torch.bfloat16: torch.float16}[m.dtype]
+    for number, text in enumerate(formulas.TABLE):
+        dtype = other if (number + m.seed) % 2 else m.dtype
+        shape = m.lead() + [m.size(), m.size(50)]
+        shapes = [shape, shape[-1:] if number % 3 == 1 else shape, shape[:-1] + [1] if number % 4 == 2 else shape]
+        inputs = [((8 * m.integers(4, 32, *s) + 2 * i + 1) / 256).to(dtype) for i, s in enumerate(shapes)]
+        if torch.isfinite(formulas.compute(text, *inputs)).all():
+            yield Case("map", inputs, lambda a, b, c, t=text: formulas.compute(t, a, b, c), ints=[number], note=text)
+
+
+REDUCERS = {
+    1: torch.sum, 2: torch.mean, 3: torch.prod, 4: lambda x, d: x.max(d).values, 5: lambda x, d: x.min(d).values,
+    6: lambda x, d: (x > 1).any(d).byte(), 7: lambda x, d: (x > 1).all(d).byte(), 8: torch.argmax, 9: torch.argmin, 10: torch.logsumexp,
+}
+
+
+def map_reduce_cases(m):
+    """Reductions of a formula: ints are the reducer, the first and the last one of the dimensions that it is along."""
+    for reducer, fn in REDUCERS.items():
+        for first, last in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2)):
+            shape = [m.size(9), m.size(20), m.size(40)]
+            rest = shape[:first] + shape[last + 1:] or [1]
+
+            def reference(a, b, first=first, last=last, fn=fn, rest=rest):
+                return fn((1 + a * b / 8).flatten(first, last), first).reshape(rest)
+
+            yield Case("map_reduce", [m.normal(*shape), m.normal(shape[-1])], reference, ints=[reducer, first, last],
+                       differentiate=reducer in (1, 2, 3, 4, 5, 10), note=f"reducer {reducer}, dimensions {first} to {last}")
 
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -997,7 +1032,7 @@ def main():
     for name, make in MAKERS.items():
         if options.operations and name not in options.operations:
             continue
-        for dtype in NAMES:
+        for dtype in (torch.float32, torch.bfloat16):
             for round_ in range(options.cases):
                 maker = Maker(dtype, options.seed * 1000 + round_)
                 for case in make(maker):

@@ -10,6 +10,8 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#include "formulas.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +130,27 @@ static ignis_shape shape_of_ints(const int64_t *ints, int64_t count)
     for (i = 0; i < count; i++)
         shape.dim[i] = ints[i];
     return shape;
+}
+
+static void run_map(job *j)
+{
+#define TEXT(number, text, expression) text,
+    static const char *const texts[] = {FORMULAS(TEXT)};
+    ignis_tensor a = j->in[0], b = j->in[1], c = j->in[2];
+    one(j, ignis_map(texts[j->ints[0]], IGNIS_INPUTS(a, b, c)));
+}
+
+static void run_map_reduce(job *j)
+{
+    ignis_reducer reducer = (ignis_reducer)j->ints[0];
+    bool truth = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL;
+    ignis_tensor a = j->in[0], b = j->in[1];
+    ignis_reduce_desc desc;
+    int d;
+    memset(&desc, 0, sizeof desc);
+    for (d = (int)j->ints[1]; d <= j->ints[2]; d++)
+        desc.dims[desc.dim_count++] = d;
+    one(j, ignis_map_reduce(reducer, truth ? "a*b > 0" : "1 + a*b/8", IGNIS_INPUTS(a, b), &desc));
 }
 
 static void run_add(job *j) { one(j, ignis_add(j->in[0], j->in[1])); }
@@ -562,6 +585,8 @@ static const struct {
     const char *name;
     void (*run)(job *j);
 } operations[] = {
+    {"map", run_map},
+    {"map_reduce", run_map_reduce},
     {"add", run_add},
     {"sub", run_sub},
     {"mul", run_mul},
