@@ -13,7 +13,7 @@
         attention_decode.cu        214 lines    9777 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        604 lines   28134 bytes
-        attention_hopper_backward.cu   824 lines   40664 bytes
+        attention_hopper_backward.cu   824 lines   40715 bytes
         attention_mma.cu           556 lines   29131 bytes
         attention_tiles.cuh        267 lines   11325 bytes
         channel_norm.cu            404 lines   18678 bytes
@@ -2938,7 +2938,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "",
     "    Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk",
     "    upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the",
-    "    other way round. Without a mask all walk upwards, and wait once, at the start.",
+    "    other way round. Without a mask all walk upwards, and wait once, at the start; with a window the last keys come first there, too.",
     "",
     "    Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether",
     "    or not the last of their rows exist. */",
@@ -2964,7 +2964,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        kv_h = pair % p.kv_heads;",
     "        b = pair / p.kv_heads;",
     "        down = CAUSAL && s > 0 && (s + 1) * section >= pairs;",
-    "        block = CAUSAL && !down ? blocks - 1 - in / width : in / width;",
+    "        block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;",
     "",
     "        const int key = block * KEYS;",
     "        if constexpr (RANGE) {",
@@ -3006,7 +3006,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "    __device__ unsigned turn(const Attention &p, int tile) const",
     "    {",
     "        if constexpr (RANGE)",
-    "            return CAUSAL && !down ? end_block(p, tile, keys) - 1 - block : block - first_block(p, tile);",
+    "            return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;",
     "        const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;",
     "        return CAUSAL && !down ? last - 1 - block : block;",
     "    }",
@@ -12075,7 +12075,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0xd8a6b4342959ac99ULL, ignis__lines_attention_decode_cu, 214},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, ignis__lines_attention_decode_mma_cu, 142},
     {"attention_hopper.cu", 0x0984d65895cff9dfULL, ignis__lines_attention_hopper_cu, 604},
-    {"attention_hopper_backward.cu", 0x2734790cf927e1a8ULL, ignis__lines_attention_hopper_backward_cu, 824},
+    {"attention_hopper_backward.cu", 0x8c377f42fb7a3007ULL, ignis__lines_attention_hopper_backward_cu, 824},
     {"attention_mma.cu", 0x84eee73f45b65645ULL, ignis__lines_attention_mma_cu, 556},
     {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
     {"channel_norm.cu", 0x906c60f656be2626ULL, ignis__lines_channel_norm_cu, 404},
