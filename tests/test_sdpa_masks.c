@@ -828,7 +828,7 @@ static ignis_tensor swept(int at, const ignis_tensor *inputs)
 
 static void sweep(const char *prefix, ignis_attention_by by)
 {
-    host_counter counter;
+    static host_counter counter;
     ignis_desc setup = test_counting_desc(&counter);
     ignis_tensor inputs[3];
     setup.attention = by;
