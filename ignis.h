@@ -1978,12 +1978,12 @@ typedef struct ignis_conv_desc {
     the result [images, out height, out width, outs] with out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. For
     ignis_conv1d the same without height. desc may be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, f32 with ignis_desc.allow_tf32;
-    channels of a group that are no multiple of 8 (tf32: 4) are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
+    channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2), are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
     ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
     f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is not
-    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that
+    is not [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
     than 2^30 pixels, or elements of a patch).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
@@ -11350,13 +11350,15 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
+#define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
+
 /*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
                                             ignis__module *unit)
 {
     ignis__program program;
-    char dtype_define[32], copy[128];
-    const char *options[8];
+    char dtype_define[32], copy[IGNIS__DEFINES];
+    const char *options[10];
     char *text = ignis__source_join(&ignis__sources[source]), *at;
     bool made;
     if (!text) {
@@ -11423,7 +11425,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
 typedef struct ignis__variant {
     ignis__builtin builtin;
     ignis_dtype dtype;
-    char define[128]; /* options, separated by spaces */
+    char define[IGNIS__DEFINES]; /* options, separated by spaces */
     ignis__module module;
     void *function;
     struct ignis__variant *next;
@@ -11449,6 +11451,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
                                                             ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
+    IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
     if (variant)
         return variant->function;
     variant = (ignis__variant *)ignis__alloc(sizeof *variant);
@@ -17499,7 +17502,7 @@ typedef struct ignis__gemm_kernel {
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    char define[160]; /* of its variant; "": none */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -17812,11 +17815,11 @@ typedef struct ignis__gemm_copy {
     int64_t row, stride, rows;
 } ignis__gemm_copy;
 
-/*  Gives an operand, matrices of so many rows, room of its own where they are packs. */
+/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
 static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                             int64_t count, int64_t *batch, int *packed)
+                             int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
-    int64_t pack = ignis__pack_elements(dtype);
+    int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
     if (*packed)
         return;
@@ -17824,27 +17827,30 @@ static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy 
     copy->row = *row;
     copy->stride = ignis__ceil_div(*row, pack) * pack;
     copy->rows = *batch ? rows * count : rows;
-    copy->to = ignis__op_write(op, ignis__op_new_row(op, copy->rows * copy->stride, dtype));
+    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
     *at = copy->to;
     *row = copy->stride;
     *batch = *batch ? rows * copy->stride : 0;
-    *packed = 1;
+    *packed = (int)(whole / pack);
 }
 
 /*  Makes one or two copies. */
 static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
 {
     void *params[] = {a, b};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
-                         ignis__ceil_div((a->rows * a->stride + b->rows * b->stride) / ignis__pack_elements(dtype), 256), 256, params);
+    int64_t pack = ignis__pack_elements(dtype),
+            packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
 /*  Copies operands whose rows are no packs to where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a);
-    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b);
+    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                     ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
@@ -20874,10 +20880,11 @@ static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 
 typedef struct ignis__conv_operand {
     ignis__address at;
     int64_t channels; /* as they lie there */
-    int packed;       /* they are whole packs of 16 bytes */
+    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are. */
+/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are; a pack
+    of few channels is half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
                                  const int64_t channels[2])
 {
@@ -20888,12 +20895,16 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
     int i;
     memset(copies, 0, sizeof copies);
     for (i = 0; i < 2; i++) {
+        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
         operand[i].at = ignis__op_read(op, arrays[i]);
         operand[i].channels = channels[i];
-        operand[i].packed = ignis__gemm_packed(c->dtype, operand[i].at, channels[i], 0);
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+            operand[i].packed = (int)(whole / pack);
+        else
+            operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
             ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                             &operand[i].packed);
+                             &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
@@ -20971,6 +20982,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
 {
     if (!op->ok)
         return false;
+    if (p->packed_a != 1 || p->packed_b != 1)
+        p->wgmma_k = 0;
     if (!ignis__conv_is_depthwise(c))
         return ignis__gemm_compute(op, c->dtype, p, epilogue);
     ignis__depthwise(op, c, p, sums);
