@@ -115,7 +115,9 @@ class Rows(ctypes.Structure):
 class Attention(ctypes.Structure):
     _fields_ = [(n, Rows) for n in ("q", "k", "v", "out", "grad_out", "grad_q", "grad_k", "grad_v")] + [
         ("lse", ctypes.c_void_p), ("delta", ctypes.c_void_p)] + [
-        (n, ctypes.c_int) for n in ("batches", "heads", "kv_heads", "head_dim", "sq", "sk", "causal")] + [("scale", ctypes.c_double)]
+        (n, ctypes.c_int) for n in ("batches", "heads", "kv_heads", "head_dim", "sq", "sk", "causal")] + [
+        ("scale", ctypes.c_double), ("softcap", ctypes.c_double), ("bias", Rows), ("grad_bias", Rows), ("lengths", ctypes.c_void_p),
+        ("window", ctypes.c_int)]
 
 
 def ceil(a, b):

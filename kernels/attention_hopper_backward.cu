@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
 
     Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk
     upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the
-    other way round. Without a mask all walk upwards, and wait once, at the start.
+    other way round. Without a mask all walk upwards, and wait once, at the start; with a window the last keys come first there, too.
 
     Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether
     or not the last of their rows exist. */
@@ -110,7 +110,7 @@ struct block_walk {
         kv_h = pair % p.kv_heads;
         b = pair / p.kv_heads;
         down = CAUSAL && s > 0 && (s + 1) * section >= pairs;
-        block = CAUSAL && !down ? blocks - 1 - in / width : in / width;
+        block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;
 
         const int key = block * KEYS;
         if constexpr (RANGE) {
@@ -152,7 +152,7 @@ struct block_walk {
     __device__ unsigned turn(const Attention &p, int tile) const
     {
         if constexpr (RANGE)
-            return CAUSAL && !down ? end_block(p, tile, keys) - 1 - block : block - first_block(p, tile);
+            return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;
         const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;
         return CAUSAL && !down ? last - 1 - block : block;
     }

@@ -636,10 +636,8 @@ TEST(sdpa_masks_by_wgmma_sizes_of_heads)
     SETUP_WGMMA();
     for (i = 0; i < COUNT_OF(sizes); i++) {
         c.head_dim = sizes[i];
-        c.softcap = 1.5;
+        c.softcap = i == 1 ? 0 : 1.5;
         check_case(&c, i % 2 ? IGNIS_BF16 : IGNIS_F16);
-        c.softcap = 0;
-        check_case(&c, IGNIS_BF16);
     }
     CHECK_INT(not_by_wgmma(), 0);
 }
@@ -734,7 +732,7 @@ TEST(decode_sdpa_masks)
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(decoded); i++)
         for (d = 0; d < 4; d++)
-            if (d == 0 || d == 3 || i == 4)
+            if (d == 3 || i == 4)
                 check_decode(&decoded[i], float_dtypes[d]);
 }
 
@@ -828,7 +826,7 @@ static ignis_tensor swept(int at, const ignis_tensor *inputs)
 
 static void sweep(const char *prefix, ignis_attention_by by)
 {
-    host_counter counter;
+    static host_counter counter;
     ignis_desc setup = test_counting_desc(&counter);
     ignis_tensor inputs[3];
     setup.attention = by;
