@@ -17,8 +17,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
-                        .index .sort .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
+                        .embedding .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -226,6 +226,8 @@
                         sin cos tan asin acos atan atan2 sinh cosh tanh
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
                         index(dim): where the element is in that dimension of the result; -1 is the last one
+                        rand() randn(): a random number in [0, 1), and a standard normal one
+                        detach(x)  with_grad(value, other): see below
             constants   pi e inf nan
 
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
@@ -236,6 +238,18 @@
         Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
         at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
         bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+
+        A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the one and the gradient
+        of the other. So with_grad(round(x), x) rounds, and is x to its gradient; with_grad(f, x*detach(p) + y*detach(q)) has the gradients
+        p and q, whatever f is.
+
+        Each rand() and randn() in a formula is another number, for each element and call; `r = rand();` names one. They follow from
+        ignis_seed as those of ignis_dropout do, in graphs too, and are the same in the gradient: "rand() < p ? 0 : x/(1 - p)" is a dropout.
+        A formula takes up to 8, of which randn() counts as two. rand() has 24 bits, and 53 where the formula is computed in f64; a result of
+        16 bits may round it up to 1.
+
+        Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2, results), and
+        ignis_array_map_many, which updates arrays together.
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
         ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
@@ -1355,6 +1369,15 @@ typedef struct ignis_array_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
 
+/*  ignis_array_map_many - several results of a formula of arrays, which are written apart by commas, in one pass
+    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q, IGNIS_ARRAY_VALUE(a, alpha)))
+    Each is as in ignis_array_map, and may be an input: all are read before one is written. count is 1 to IGNIS_MAX_INPUTS.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_array_map; ARGUMENT (count, which is not that of the formula's results; two of them overlap).
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs);
+
 /*  How many elements become one. Of argmax and argmin the first place counts. */
 typedef enum ignis_reducer {
     IGNIS_REDUCE_SUM = 1,
@@ -2026,6 +2049,16 @@ typedef struct ignis_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
 
+/*  ignis_map_many - several results of a formula, which are written apart by commas, in one pass
+    ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", IGNIS_INPUTS(a, b, t), 2, results)
+    Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward takes one pass for each of
+    those that are used.
+    Returns: IGNIS_OK, and results[0] to results[count - 1] filled; on failure they are 0.
+    Errors: those of ignis_map; ARGUMENT (count, which is not that of the formula's results).
+    Ownership: as ignis_tensor_from_host, for each result.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results);
+
 typedef struct ignis_reduce_desc {
     int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
     int dim_count;            /* (0: all are) */
@@ -2037,10 +2070,10 @@ typedef struct ignis_reduce_desc {
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
     sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
     and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
-    Gradients: of max and min the first of equal elements has it; prod has none, so that no input may require one there.
+    Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
-    argmax, argmin or a gradient of max or min along dimensions that are no neighbours), UNSUPPORTED (an input of prod requires a gradient).
+    argmax, argmin or a gradient of max, min or prod along dimensions that are no neighbours).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -2204,6 +2237,86 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
 IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
+
+/* >>ops.image --------------------------------------------------------------------------------------------------- */
+
+/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two numbers of a dimension in a desc the first
+    is of rows, the second of columns; a signal's is the first, and its second is 0. Gradients are gathered in a fixed order: equal
+    inputs give equal bits. */
+
+typedef struct ignis_pool_desc {
+    int64_t window[2];    /* required: rows and columns that a result is made of */
+    int64_t stride[2];    /* from one window to the next (window) */
+    int64_t padding[2];   /* on both sides, half of the window at most (0) */
+    bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
+    bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+} ignis_pool_desc;
+
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding - window) / stride + 1 rows and columns,
+    rounded down, or up with ceil_mode. Padding is minus infinity to ignis_max_pool, zero to ignis_avg_pool. NaN is the largest
+    number. The first of equal elements has the gradient (with NaN, the last NaN). The average over all of an image is
+    ignis_mean_dim(ignis_reshape(x, IGNIS_SHAPE(n, -1, channels)), 1).
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the window, a second number for a
+    signal), SHAPE (no image nor signal, too small for the window), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels
+    or window of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc);
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc);
+
+typedef enum ignis_upsample_mode {
+    IGNIS_UPSAMPLE_NEAREST = 0, /* the pixel at o * size / new_size, rounded down */
+    IGNIS_UPSAMPLE_LINEAR,      /* linear between neighbours: bilinear for images */
+    IGNIS_UPSAMPLE_COUNT
+} ignis_upsample_mode;
+
+typedef struct ignis_upsample_desc {
+    int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
+    ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
+    bool align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
+                                 the borders of the image stay; what would lie outside of all centers is the pixel there) */
+} ignis_upsample_desc;
+
+/*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of desc. Where pixels lie is exact; of
+    PyTorch's modes, NEAREST is what "nearest" would be without its rounding.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second number for a signal), SHAPE (no image
+    nor signal, one of no pixels), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a size or channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
+
+typedef struct ignis_batch_norm_desc {
+    ignis_array running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    ignis_array running_var;  /* the same for the variance; given together with running_mean, or not at all */
+    double momentum;          /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double eps;               /* (1e-5) */
+    bool eval;                /* normalize by the running averages, which stay (false: by those of x) */
+} ignis_batch_norm_desc;
+
+/*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over all else
+    Training also moves running_mean and running_var, in place, on the current stream: running += momentum * (that of x - running), where the
+    variance of x is without bias, its sum divided by n - 1. So does each launch of a graph. A checkpoint that runs its function again
+    moves them once. Begin with zeros and ones.
+    Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to evaluate with), SHAPE (also: fewer
+    than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host; the running arrays stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc);
+
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of neighbouring channels
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as in ignis_layer_norm.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of
+    2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps);
 
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
@@ -11248,12 +11361,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
-    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
-    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -11289,6 +11400,19 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
+    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                         \
+    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                 \
+    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                   \
+    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums")                                     \
+    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights")                               \
+    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages")                             \
+    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward")                             \
+    X(MAX_POOL, POOL_CU, "ignis_max_pool")                                                     \
+    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward")                                   \
+    X(AVG_POOL, POOL_CU, "ignis_avg_pool")                                                     \
+    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward")                                   \
+    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample")                                                 \
+    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward")                               \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -11853,6 +11977,8 @@ enum {
     IGNIS__MAP_INPUT,
     IGNIS__MAP_NUMBER,
     IGNIS__MAP_INDEX,
+    IGNIS__MAP_RAND,
+    IGNIS__MAP_RANDN,
     IGNIS__MAP_SELECT,
     IGNIS__MAP_POWER,
     IGNIS__MAP_WIDE,
@@ -11866,6 +11992,8 @@ static const ignis__map_function ignis__map_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
+    {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"randn", 2, 'w', "normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
     {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
@@ -11883,13 +12011,13 @@ static const ignis__map_function ignis__map_functions[] = {
     {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
     {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
     {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
-    {"/", 2, 'w', "$a/$b", NULL, {"1/$b", "-$r/$b"}, NULL},
-    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc($a/$b)"}, NULL},
+    {"/", 2, 'w', "divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc(divide($a,$b))"}, NULL},
     {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
-    {"max", 2, 'n', "$a>$b||$a!=$a?$a:$b", "$a>$b?$a:$b", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"min", 2, 'n', "$a<$b||$a!=$a?$a:$b", "$a<$b?$a:$b", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"relu", 1, 'n', "$a>0||$a!=$a?$a:(W)0", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"max", 2, 'n', "most($a,$b)", "most((i64)$a,(i64)$b)", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"min", 2, 'n', "least($a,$b)", "least((i64)$a,(i64)$b)", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"relu", 1, 'n', "most($a,(W)0)", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
     {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
     {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
     {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
@@ -11917,6 +12045,8 @@ static const ignis__map_function ignis__map_functions[] = {
     {"round", 1, 'w', "rint($a)", NULL, {NULL, NULL}, NULL},
     {"trunc", 1, 'w', "trunc($a)", NULL, {NULL, NULL}, NULL},
     {"pow", 2, 'w', "pow($a,$b)", NULL, {"($b==0?(W)0:$b*pow($a,$b-1))", "($a==0&&$b>=0?(W)0:$r*log($a))"}, NULL},
+    {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
+    {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
     {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
     {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
     {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*(a + 0.044715*a*a*a)))"},
@@ -11942,13 +12072,13 @@ static const struct {
 #define IGNIS__MAP_TOKENS 1000
 #define IGNIS__MAP_DEPTH 60
 #define IGNIS__MAP_LENGTH 16384
-#define IGNIS__MAP_INDICES 8
+#define IGNIS__MAP_INDICES 8 /* and so many random numbers */
 
 typedef struct ignis__map_term {
     short function, arg[3];
     char type;        /* w, i or b */
     short length;     /* of text */
-    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index */
+    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
     const char *text; /* of a number of type w; null: it is `number` */
 } ignis__map_term;
 
@@ -11965,7 +12095,8 @@ typedef struct ignis__map_reader {
     char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
     int tokens, depth;
     bool inside; /* the body of a function */
-    int name_first, name_count, term_count;
+    int name_first, name_count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
     ignis__map_name name[IGNIS__MAP_NAMES];
     ignis__map_term term[IGNIS__MAP_TERMS];
     size_t column;
@@ -12194,6 +12325,25 @@ static int ignis__map_index(ignis__map_reader *r, size_t start)
     return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
 }
 
+/*  rand() or randn(): each is a random number of its own. */
+static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
+{
+    ignis__map_term term;
+    int uniform[2] = {0, 0}, i;
+    ignis__map_next(r);
+    ignis__map_want(r, ")");
+    for (i = 0; i < 1 + normal; i++) {
+        if (r->randoms == IGNIS__MAP_INDICES)
+            return ignis__map_fault(r, start, "the formula takes more than %d random numbers, of which randn() is two", IGNIS__MAP_INDICES);
+        memset(&term, 0, sizeof term);
+        term.function = IGNIS__MAP_RAND;
+        term.type = 'w';
+        term.number = r->randoms++;
+        uniform[i] = ignis__map_term_of(r, &term);
+    }
+    return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
+}
+
 /*  A function's call, behind its name, which begins at `start`. */
 static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 {
@@ -12202,6 +12352,8 @@ static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
     const ignis__map_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
         return ignis__map_index(r, start);
+    if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
+        return ignis__map_random(r, start, length == 5);
     for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
         f = &ignis__map_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
@@ -12346,8 +12498,8 @@ static int ignis__map_expression(ignis__map_reader *r)
     return args[0];
 }
 
-/*  Statements `name = expression;`, then the expression that is the result. */
-static int ignis__map_program(ignis__map_reader *r)
+/*  Statements `name = expression;`, then the expressions that are the results. */
+static void ignis__map_program(ignis__map_reader *r)
 {
     char token[40];
     int result;
@@ -12362,19 +12514,25 @@ static int ignis__map_program(ignis__map_reader *r)
         result = ignis__map_expression(r);
         ignis__map_want(r, ";");
         if (r->name_count == IGNIS__MAP_NAMES)
-            return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+            ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
         if (*r->fault)
-            return 0;
+            return;
         name->text = r->text + start;
         name->length = length;
         name->term = result;
         r->name_count++;
     }
-    result = ignis__map_expression(r);
+    do {
+        size_t start = r->start;
+        result = ignis__map_expression(r);
+        if (r->result_count == IGNIS_MAX_INPUTS)
+            ignis__map_fault(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+        else
+            r->result[r->result_count++] = result;
+    } while (ignis__map_take(r, ","));
     ignis__map_take(r, ";");
     if (r->kind)
         ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
-    return result;
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
@@ -12427,10 +12585,12 @@ typedef struct ignis__map_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
+    uint8_t result;   /* of the formula, which is the first of the results, or differentiated */
     uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint8_t parts; /* rows or columns are in parts, which a kernel of its own joins */
     uint8_t
         kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
-                     of logsumexp the result as W; else 0. It is the reduction */
+                     of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
     uint8_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
     uint8_t outs;
 } ignis__map_spec;
@@ -12439,20 +12599,21 @@ typedef struct ignis__map_kernel {
     ignis__map_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish; /* null where nothing is reduced */
+    void *function, *finish; /* null where there are no parts */
     struct ignis__map_kernel *next;
 } ignis__map_kernel;
 
 /*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
 typedef struct ignis__map_needs {
-    uint32_t needed, used, same; /* the highest bit of needed: with the value */
+    uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
 } ignis__map_needs;
 
 /*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
     uint64_t hash;
     uint32_t integers;
-    int count, term_count, result;
+    int count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
     char *text, *names;
     ignis__map_term *term;
     ignis__map_kernel *kernels;
@@ -12505,7 +12666,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
         r->name[i].term = ignis__map_term_of(r, &term);
     }
     if (!*r->fault)
-        formula->result = ignis__map_program(r);
+        ignis__map_program(r);
     if (!*r->fault)
         formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
     if (!formula->term) {
@@ -12513,6 +12674,9 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
         return NULL;
     }
     formula->term_count = r->term_count;
+    formula->result_count = r->result_count;
+    formula->randoms = r->randoms;
+    memcpy(formula->result, r->result, sizeof formula->result);
     memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
     return formula;
 }
@@ -12601,6 +12765,8 @@ IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
         ignis__map_add(&lines->text, "x%d", (int)term->number);
     else if (term->function == IGNIS__MAP_INDEX)
         ignis__map_add(&lines->text, "i%d", at);
+    else if (term->function == IGNIS__MAP_RAND)
+        ignis__map_add(&lines->text, "r%d", (int)term->number);
     else if (term->function != IGNIS__MAP_NUMBER)
         ignis__map_add(&lines->text, "n%d", at);
     else if (term->type == 'i')
@@ -12699,8 +12865,10 @@ static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the lines of the value, and of the derivatives by some inputs; ignis__map_lines_free frees them. */
-IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed, bool value)
+/*  Writes the lines of the values of `count` results from `first` on, and of the derivatives by some inputs; ignis__map_lines_free frees
+    them. */
+IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, int first, int count,
+                                               uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -12717,12 +12885,13 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
     memset(lines->used, 0, 2 * terms);
     memset(lines->partial, 0, terms * (size_t)formula->count * sizeof(short));
     live = lines->used + terms;
-    live[formula->result] = 1;
+    for (at = first; at < first + count; at++) {
+        live[formula->result[at]] = 1;
+        lines->used[formula->result[at]] = value;
+    }
     ignis__map_mark(formula, live);
     if (needed)
         ignis__map_add_partials(lines, needed, live);
-    if (value)
-        lines->used[formula->result] = 1;
     ignis__map_mark(formula, lines->used);
     partials = lines->text;
     memset(&lines->text, 0, sizeof lines->text);
@@ -12730,7 +12899,7 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         const ignis__map_term *term = &formula->term[at];
         const ignis__map_function *f = &ignis__map_functions[term->function];
         bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
-        if (!lines->used[at] || term->function <= IGNIS__MAP_INDEX)
+        if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
             continue;
         ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
         ignis__map_add_row(lines, integers ? f->integer : f->value, at);
@@ -12750,10 +12919,14 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
     ignis__free(lines->partial);
 }
 
-/*  What the gradients by some inputs take. False, and reported, without memory. */
-static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, bool value, ignis__map_needs *needs)
+/*  What a reduction's gradient takes besides what is kept of it: the value. */
+static bool ignis__map_kept_value(int kept) { return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_PROD; }
+
+/*  What the gradients of a result by some inputs take. False, and reported, without memory. */
+static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
+                                 ignis__map_needs *needs)
 {
-    uint32_t key = needed | (uint32_t)value << 31;
+    uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
     ignis__map_lines lines;
     bool found = false, ok;
     int i;
@@ -12766,12 +12939,12 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (found)
         return true;
-    ok = ignis__map_lines_write(&lines, formula, needed, value);
+    ok = ignis__map_lines_write(&lines, formula, result, 1, needed, value);
     memset(needs, 0, sizeof *needs);
     needs->needed = key;
     for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
         needs->used |= (uint32_t)(lines.used[i] != 0) << i;
-        needs->same |= (uint32_t)(lines.partial[formula->result * formula->count + i] == 1) << i;
+        needs->same |= (uint32_t)(lines.partial[formula->result[result] * formula->count + i] == 1) << i;
     }
     ignis__map_lines_free(&lines);
     if (!ok) {
@@ -12798,13 +12971,13 @@ static const struct {
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
     {"prod", "1", "1", "a.v * b.v", false},
-    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
-    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "most(a.v, b.v)", false},
+    {"min", "infinity", "9223372036854775807LL", "least(a.v, b.v)", false},
     {"any", "0", "0", "a.v != 0 || b.v != 0", false},
     {"all", "1", "1", "a.v != 0 && b.v != 0", false},
     {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
     {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
-    {"logsumexp", "-infinity", "", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"logsumexp", "-infinity", "", "most(a.v, b.v)", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -12817,9 +12990,10 @@ typedef struct ignis__map_writer {
     int dims;                                                       /* size and magic numbers of each dimension but the first */
     int shared;  /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
+    int random;  /* seed, first counter, and the address of the count of launches */
     int words;
     bool spreads;     /* some inputs are rows or columns */
-    const char *type; /* of f's results */
+    const char *type; /* of the first one of f's results, and of what is reduced */
 } ignis__map_writer;
 
 /*  Whether that is the place of an element. */
@@ -12856,7 +13030,16 @@ static void ignis__map_words(ignis__map_writer *w)
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->words = at + 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->random = at += 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->words = at + (w->formula->randoms ? 3 : 0);
+}
+
+/*  The type of f's result k: gradients are W, and what is summed up in it. */
+static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
+{
+    const ignis__map_spec *spec = w->spec;
+    bool wide = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP;
+    return wide || w->formula->term[w->formula->result[spec->result + k]].type == 'w' ? "W" : "i64";
 }
 
 static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
@@ -12905,8 +13088,19 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
     for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
         ignis__map_add(&w->text, one ? "place(p.w + %d, (u32)at), " : "place(p.w + %d, at*%du + e), ", w->indices + 5 * i, spec->pack);
     }
+    for (i = 0; i < w->formula->randoms; i++)
+        ignis__map_add(&w->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+}
+
+/*  The random numbers of n elements from `element` on, r0[] and so on. */
+IGNIS__COLD static void ignis__map_add_random(ignis__map_writer *w, int n, const char *element)
+{
+    int i;
+    for (i = 0; i < w->formula->randoms; i++)
+        ignis__map_add(&w->text, "            W r%d[%d]; uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
+                       w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
@@ -12933,7 +13127,8 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
     ignis__map_text *t = &w->text;
     int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
     ignis__map_lines lines;
-    bool ok = ignis__map_lines_write(&lines, formula, spec->needed, !spec->needed || spec->kept == IGNIS_REDUCE_LOGSUMEXP);
+    bool ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                     !spec->needed || ignis__map_kept_value(spec->kept));
     ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                    spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
     ignis__map_add(t, "DI void f(");
@@ -12944,22 +13139,26 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         ignis__map_add(t, "const int i%d, ", terms[i]);
     if (ignis__map_kept_place(spec) && spec->needed)
         ignis__map_add(t, "const i64 at, ");
+    for (i = 0; i < formula->randoms; i++)
+        ignis__map_add(t, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
+        ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result);
+        ignis__map_add_term(&lines, formula->result[spec->result]);
         if (!spec->kept)
             ignis__map_add(t, "    const W g = x%d;\n", count);
         else if (ignis__map_kept_place(spec))
             ignis__map_add(t, "    const W g = at == x%d ? x%d : (W)0;\n", count + 1, count);
+        else if (spec->kept == IGNIS_REDUCE_PROD)
+            ignis__map_add(t, "    const W g = x%d*others(%s, x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
         else
             ignis__map_add(t, "    const W g = x%d*exp(%s - x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
     }
     lines.text.length = 0;
     for (i = 0; i < count && ok && spec->needed; i++) {
-        int partial = lines.partial[formula->result * count + i];
+        int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
         if (partial > 1)
@@ -12968,9 +13167,10 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
             ignis__map_add(t, partial ? "    y%d = g;\n" : "    y%d = 0;\n", k);
         k++;
     }
-    if (ok && !spec->needed) {
-        ignis__map_add_term(&lines, formula->result);
-        ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
+    for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
+        lines.text.length = 0;
+        ignis__map_add_term(&lines, formula->result[spec->result + i]);
+        ignis__map_add(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
     ignis__map_add(t, "}\n");
     ok = ok && !lines.text.failed;
@@ -13033,7 +13233,9 @@ IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *t
     }
     ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "            %s y%d[%d];\n", w->type, i, n);
+        ignis__map_add(t, "            %s y%d[%d];\n", ignis__map_result_type(w, i), i, n);
+    snprintf(element, sizeof element, "(u64)at*%d", n);
+    ignis__map_add_random(w, n, element);
     ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
     ignis__map_add_call(w, false);
     ignis__map_add(t, "\n");
@@ -13063,8 +13265,12 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
         ignis__map_add(t, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "\n        %s y%d;", w->type, i);
-    ignis__map_add(t, "\n        ");
+        ignis__map_add(t, "\n        %s y%d;", ignis__map_result_type(w, i), i);
+    ignis__map_add(t, "\n");
+    if (w->formula->randoms)
+        ignis__map_add(t, "            const int e = 0;\n");
+    ignis__map_add_random(w, 1, "at");
+    ignis__map_add(t, "        ");
     ignis__map_add_call(w, true);
     ignis__map_add(t, "\n");
     for (i = 0; i < spec->outs; i++)
@@ -13073,22 +13279,28 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
 }
 
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
-IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool part)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
     bool kept = spec->kept && !spec->needed;
-    if (parts)
-        ignis__map_add(t, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5, k,
-                       w->shared + 4, at, state);
+    if (part) {
+        ignis__map_add(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
+                       state);
+        return;
+    }
     if (ignis__map_reductions[spec->reduction].place)
         ignis__map_add(t, "        { const i64 y%d = place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
+    else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else
         ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
     if (kept && ignis__map_kept_place(spec))
         ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = place_of(%s);\n", w->shared + 7, at, state);
+    else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
     else if (kept)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     ignis__map_add_store(w, k, 1, true, at);
@@ -13098,12 +13310,12 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
 /*  The state of a reduction: what there is beside the value v. */
 IGNIS__COLD static const char *ignis__map_state(const ignis__map_spec *spec)
 {
-    bool place = ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed);
-    return place ? "int" : spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : NULL;
+    bool kept = spec->kept && !spec->needed;
+    return spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
-    v). */
+    v); a product whose gradient is wanted is that of the numbers that are not 0, and i how many are. */
 IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
@@ -13116,11 +13328,17 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         ignis__map_add(t, " %s i;", more);
     ignis__map_add(t, " };\nDI S none() { S s; s.v = %s;%s return s; }\n",
                    strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
-                   !more          ? ""
-                   : *more == 'W' ? " s.i = 0;"
-                                  : " s.i = 0x7fffffff;");
+                   !more                                                  ? ""
+                   : *more == 'W' || spec->reduction == IGNIS_REDUCE_PROD ? " s.i = 0;"
+                                                                          : " s.i = 0x7fffffff;");
     /* fold joins two states, next one and the next element of a thread, whose places go up */
-    if (more && *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+    if (more && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                       "DI S next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
+                       fold);
+    else if (more &&
+             *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
         ignis__map_add(
             t,
             "DI S fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
@@ -13149,6 +13367,8 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
         "/ 32; i++) s = fold(s, shared[i]);\n    return s;\n}\n",
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    if (!spec->parts)
+        return;
     ignis__map_add(t,
                    "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
                    "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
@@ -13172,11 +13392,14 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int k, team = spec->team;
+    int k, n = spec->pack, team = spec->team;
+    bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
+    bool packs = n > 1 && (ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
-                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
+                   w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(
         t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
         IGNIS__MAP_THREADS / team, team, team);
@@ -13184,15 +13407,30 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
                    w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__map_add(t, "    S a%d = none();\n", k);
+    if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
+        ignis__map_add(t, "    %s b[%d];\n", w->type, n);
     ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                    team * spec->packs_per_thread);
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
     ignis__map_add_packs(w, there, thread);
-    for (k = 0; k < spec->outs; k++)
+    if (packs)
+        ignis__map_add(
+            t,
+            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
+            "            c = next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
+            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
+            n, largest ? "most" : "least", team, n, n);
+    for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
             ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = next(a%d, y%d[e], (first + u*%du)*%d + e);\n",
-                           spec->pack, k, k, k, team, spec->pack);
+                           n, k, k, k, team, n);
     ignis__map_add(t, "        }\n    }\n    }\n");
+    if (packs)
+        ignis__map_add(
+            t,
+            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e "
+            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
+            n);
     if (!w->spreads && spec->pack > 1) {
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
@@ -13205,7 +13443,7 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
             continue;
         ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
-        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add_result(w, k, thread, "row", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -13218,10 +13456,9 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
-    ignis__map_add(t,
-                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
-                   "length = (u32)p.w[%d];\n",
-                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
     ignis__map_add(t,
                    "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
@@ -13252,7 +13489,7 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
                        "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
                        "(u64)group*packs*%d + tile*%du + c;\n",
                        y, n, x * n);
-        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add_result(w, k, "s", "to", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -13266,10 +13503,7 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
     memset(w, 0, sizeof *w);
     w->formula = formula;
     w->spec = spec;
-    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP ||
-                      formula->term[formula->result].type == 'w'
-                  ? "W"
-                  : "i64";
+    w->type = ignis__map_result_type(w, 0);
     ignis__map_words(w);
     ok = ignis__map_add_function(w);
     if (spec->mode)
@@ -13302,7 +13536,7 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
 static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
                                                 const ignis__map_spec *spec)
 {
-    static const char *const options[] = {"-w", "-ftz=true"};
+    static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__map_kernel *kernel;
     ignis__map_writer writer;
     ignis__program program;
@@ -13328,10 +13562,10 @@ static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device 
     program.source = writer.text.data;
     program.name = "formula.cu";
     program.options = options;
-    program.option_count = spec->half ? 2 : 1;
+    program.option_count = spec->half ? 3 : 1;
     if (!ignis__module_make(call, device, &program, &kernel->module) ||
         !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
-        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+        (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
         ignis__module_unload(&kernel->module);
         ignis__free(kernel);
         kernel = NULL;
@@ -13375,6 +13609,16 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random);
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
+
 /*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
     the one that comes in. */
 typedef struct ignis__map_run {
@@ -13384,6 +13628,8 @@ typedef struct ignis__map_run {
     ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
+    ignis__random random;  /* where the formula takes random numbers */
+    int result;            /* see ignis__map_spec */
     uint32_t used, needed; /* bits of inputs */
     uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
     int kept;              /* see ignis__map_spec */
@@ -13395,6 +13641,14 @@ typedef struct ignis__map_run {
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__map_run;
+
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (; from < to; from++)
+        product *= shape->dim[from];
+    return product;
+}
 
 /*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
 static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
@@ -13485,13 +13739,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
 {
     int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
                                                                                blocks;
-    uint64_t
-        words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
+    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
+                   (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
         shared[8];
     int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
                                    linear = 0, i, d, k;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
     bool ok, one_row;
+    ignis__address launches = 0;
     const ignis__map_kernel *kernel;
     ignis__block *memory = NULL;
     ignis__map_writer w;
@@ -13505,6 +13760,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
             return false;
         }
     }
+    if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
+        return false;
     memset(&spec, 0, sizeof spec);
     memset(&w, 0, sizeof w);
     memset(stride, 0, sizeof stride);
@@ -13528,6 +13785,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     if (numel == 0)
         return true;
     spec.needed = (uint16_t)run->needed;
+    spec.result = (uint8_t)run->result;
     spec.outs = (uint8_t)run->outs;
     spec.reduced = (uint16_t)run->reduced;
     spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
@@ -13581,7 +13839,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__MAP_ROWS) {
         int64_t packs = n / spec.pack;
-        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        spec.team = outer > 1 && packs <= (outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
         parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
         shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
@@ -13606,6 +13864,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
+    spec.parts = parts > 1;
     if (parts > 1) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
@@ -13620,6 +13879,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     ignis__map_words(&w);
     if (spec.mode || spec.needed)
         memcpy(words + w.shared, shared, sizeof shared);
+    if (run->formula->randoms) {
+        words[w.random] = run->random.seed;
+        words[w.random + 1] = run->random.first;
+        words[w.random + 2] = launches;
+    }
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         d += d < 0 ? run->shape.ndim : 0;
@@ -13694,7 +13958,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     memset(last.input, 0, sizeof last.input);
     last.shape = shape;
     last.input[0] = &shape;
-    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
+    last.dtype[0] = run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
                             run->reduction != IGNIS_REDUCE_LOGSUMEXP
                         ? IGNIS_I64
                         : IGNIS_F32;
@@ -13779,11 +14043,11 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
     return true;
 }
 
-/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+/*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
     bf16 together are f32, and f32 for integers alone. */
-static ignis_dtype ignis__map_dtype(const ignis__map_run *run)
+static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
 {
-    char type = run->formula->term[run->formula->result].type;
+    char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
     int i;
     for (i = 0; i < run->formula->count && type == 'w'; i++) {
@@ -13857,9 +14121,10 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     return *held > 0;
 }
 
-/*  Reads the formula, once run->input and dtype are set, and finds the shape of its result. */
-static bool ignis__map_prepare(const char *call, const char *formula, const char *names, int count, ignis__map_run *run)
+/*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
+static bool ignis__map_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results, ignis__map_run *run)
 {
+    const char *call = work->call;
     uint32_t integers = 0;
     int i;
     for (i = 0; i < count; i++)
@@ -13868,9 +14133,16 @@ static bool ignis__map_prepare(const char *call, const char *formula, const char
     run->formula = ignis__formula_get(call, formula, names, count, integers);
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
+    if (run->formula->result_count != results) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return false;
+    }
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
-    return true;
+    run->outs = results;
+    return !run->formula->randoms ||
+           ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
+                              &run->random);
 }
 
 /* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
@@ -13894,36 +14166,41 @@ static bool ignis__map_apart(const char *call, const ignis__array *dst, const ig
     return false;
 }
 
-/*  Holds dst and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing is held. */
-static bool ignis__map_arrays(const char *call, ignis_array dst, const char *formula, const ignis_array_inputs *inputs, ignis__work *work,
-                              ignis__map_run *run, ignis__array **arrays, int *held)
+/*  Holds so many results and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing
+    is held. */
+static bool ignis__map_arrays(const char *call, int results, const ignis_array *dsts, const char *formula, const ignis_array_inputs *inputs,
+                              ignis__work *work, ignis__map_run *run, ignis__array **arrays, int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
-    ignis_array handles[IGNIS_MAX_INPUTS + 1];
+    ignis_array handles[2 * IGNIS_MAX_INPUTS];
     int at[IGNIS_MAX_INPUTS], i, count;
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
     if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
-    handles[0] = dst;
+    for (i = 0; i < results; i++)
+        handles[i] = dsts[i];
     for (i = 0; i < count; i++)
-        handles[1 + i].id = others[i];
-    if (!ignis__array_hold_all(call, 1 + count, handles, arrays))
+        handles[results + i].id = others[i];
+    if (!ignis__array_hold_all(call, results + count, handles, arrays))
         return false;
-    *held = 1 + count;
+    *held = results + count;
     ok = ignis__work_begin(call, arrays[0]->storage->device, work);
     if (!ok) {
         ignis__array_drop_all(call, *held, arrays);
         return false;
     }
     for (i = 0; i < count; i++) {
-        run->input[at[i]] = &arrays[1 + i]->shape;
-        run->dtype[at[i]] = arrays[1 + i]->dtype;
+        run->input[at[i]] = &arrays[results + i]->shape;
+        run->dtype[at[i]] = arrays[results + i]->dtype;
     }
-    ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    ok = ignis__map_prepare(work, formula, inputs->names, inputs->count, results, run);
+    for (i = 1; i < results && ok; i++)
+        ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
     for (i = 0; i < count && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[1 + i], "an input") && ignis__work_read(work, arrays[1 + i], &run->address[at[i]]);
+        ok = ignis__same_device(call, arrays[0], arrays[results + i], "an input") &&
+             ignis__work_read(work, arrays[results + i], &run->address[at[i]]);
     if (!ok) {
         ignis__work_end(work);
         ignis__array_drop_all(call, *held, arrays);
@@ -13931,39 +14208,71 @@ static bool ignis__map_arrays(const char *call, ignis_array dst, const char *for
     return ok;
 }
 
-IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+static ignis_status ignis__map_into(const char *call, int count, const ignis_array *dsts, const char *formula,
+                                    const ignis_array_inputs *inputs)
 {
-    static const char call[] = "ignis_array_map";
-    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
     ignis__map_run run;
     ignis__work work;
-    int64_t numel = 1;
-    int held, i;
+    int64_t numel;
+    int held, i, k;
     bool ok;
-    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__map_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
         return ignis__failed();
-    for (i = 0; i < run.shape.ndim; i++)
-        numel *= run.shape.dim[i];
-    ok = numel == arrays[0]->numel;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst is %s, the result %s", ignis__shape_write(&arrays[0]->shape).text,
-                    ignis__shape_write(&run.shape).text);
-    run.outs = 1;
-    run.out[0] = arrays[0]->dtype;
-    ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]);
-    for (i = 1; i < held && ok; i++)
-        ok = ignis__map_apart(call, arrays[0], arrays[i]);
+    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    for (k = 0, ok = true; k < count && ok; k++) {
+        ok = numel == arrays[k]->numel;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s", count > 1 ? ignis__array_label(arrays[k]).text : "dst",
+                        ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
+        run.out[k] = arrays[k]->dtype;
+        ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
+        for (i = count; i < held && ok; i++)
+            ok = ignis__map_apart(call, arrays[k], arrays[i]);
+        for (i = 0; i < k && ok; i++) {
+            ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
+            if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset) {
+                ignis__fail(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
+                ok = false;
+            }
+        }
+    }
     ok = ok && ignis__map_launch(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+{
+    return ignis__map_into("ignis_array_map", 1, &dst, formula, &inputs);
+}
+
+/*  Whether there are so many results to fill. */
+static bool ignis__map_results(const char *call, int count, const void *results)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (count < 1 || count > IGNIS_MAX_INPUTS)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+    else if (!results)
+        ignis__fail_null(call, "results");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_map_many";
+    return ignis__map_results(call, count, results) ? ignis__map_into(call, count, results, formula, &inputs) : ignis__failed();
+}
+
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
-    int64_t numel = 1;
+    int64_t numel;
     double none = 0;
     ignis__map_run run;
     ignis__work work;
@@ -13971,18 +14280,16 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     bool ok;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__failed();
-    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__map_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;
-    for (i = 0; i < run.shape.ndim; i++) {
-        numel *= run.shape.dim[i];
+    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    for (i = 0; i < run.shape.ndim; i++)
         ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
-    }
     if (!ok)
         ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
-    run.outs = 1;
     run.reduced = 1;
     run.reduction = reducer;
     run.to_shape = &arrays[0]->shape;
@@ -14470,13 +14777,6 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
 }
-
-/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
-    CUDA graph the counter of launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
-} ignis__random;
 
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
@@ -16760,7 +17060,7 @@ static void ignis__tensors_close(const char *call)
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS (2 + IGNIS_MAX_INPUTS)
 #define IGNIS__OP_MADE 160
-#define IGNIS__OP_SAVED (1 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_SAVED (2 + IGNIS_MAX_INPUTS)
 
 typedef struct ignis__op {
     ignis__work work;
@@ -17892,14 +18192,6 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
-{
-    int64_t product = 1;
-    for (; from < to; from++)
-        product *= shape->dim[from];
-    return product;
-}
-
 static bool ignis__lt_there(const char *call)
 {
     return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
@@ -19003,6 +19295,8 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
 typedef struct ignis__map_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
+    int result;        /* of the formula, which this is the gradient of */
+    ignis__random random;
     int saved[IGNIS_MAX_INPUTS];
     ignis_shape given;    /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
     double factor;        /* of that gradient */
@@ -19108,7 +19402,9 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
             needed |= (uint32_t)1 << p->tensor[i].input;
     }
-    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, p->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
+    run.result = p->result;
+    run.random = p->random;
+    op.ok = ignis__map_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__map_kept_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -19162,8 +19458,8 @@ IGNIS_API ignis_tensor ignis_value(double value)
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, ignis__map_run *run,
-                               ignis__map_rule *rule)
+static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
+                               ignis__map_run *run, ignis__map_rule *rule)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -19180,13 +19476,15 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->input[at[i]] = &op->in[i]->shape;
         run->dtype[at[i]] = op->in[i]->dtype;
     }
-    op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
         return true;
     rule->formula = run->formula;
     rule->shape = run->shape;
+    rule->result = 0;
+    rule->random = run->random;
     memcpy(rule->value, run->value, sizeof rule->value);
     memset(rule->saved, 0, sizeof rule->saved);
     rule->given = run->shape;
@@ -19202,44 +19500,95 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
 
 static const char ignis__map_name_of_each[] = "map";
 
-/*  Ends an operation: saves what the gradients are computed from, and records it. */
-static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+/*  A result as a tensor, recorded with what its gradients are computed from. */
+static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
 {
+    ignis__array *launches = NULL;
+    ignis_tensor result;
     ignis__map_needs needs;
+    ignis_rule record;
     uint32_t needed = 0;
+    bool records = op->ok && op->records && ignis__dtype_is_float(out->dtype);
     int i;
-    if (op->ok && op->records) {
+    if (records) {
         for (i = 0; i < rule->count; i++)
             if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
                 needed |= (uint32_t)1 << rule->tensor[i].input;
         memset(&needs, 0, sizeof needs);
-        op->ok = needed == 0 || ignis__map_needs_get(op->work.call, rule->formula, needed, rule->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
+        op->ok = needed == 0 ||
+                 ignis__map_needs_get(op->work.call, rule->formula, rule->result, needed, ignis__map_kept_value(rule->kept), &needs);
         rule->same = name == ignis__map_name_of_each ? needs.same : 0;
         for (i = 0; i < rule->count && op->ok; i++)
             if (needs.used >> rule->tensor[i].input & 1) {
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
                 ignis__op_save(op, op->in[i]);
             }
+        if (op->ok && rule->formula->randoms && rule->random.launches.id) { /* the gradients make the random numbers again */
+            launches = ignis__array_hold(op->work.call, rule->random.launches);
+            op->ok = launches != NULL;
+            ignis__op_save(op, launches);
+        }
     }
-    return ignis__op_end_recorded(op, out, name, ignis__map_backward, rule,
-                                  offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    record = ignis__op_rule(op, name, ignis__map_backward, rule,
+                            offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    result = ignis__op_result(op, out, op->count, op->tensors, op->standing, records ? &record : NULL);
+    if (launches)
+        ignis__array_drop(op->work.call, launches);
+    op->saved_count = 0;
+    return result;
+}
+
+/*  Ends an operation of one result. */
+static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+{
+    ignis_tensor result = ignis__map_result(op, out, name, rule);
+    ignis__op_leave(op);
+    return result;
+}
+
+/*  A formula of several results, which are recorded apart. */
+static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results)
+{
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out[IGNIS_MAX_INPUTS] = {NULL};
+    ignis__op op;
+    int k;
+    memset(results, 0, sizeof *results * (size_t)count);
+    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule))
+        return ignis__failed();
+    for (k = 0; k < count && op.ok; k++) {
+        run.out[k] = ignis__map_dtype(&run, k);
+        out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
+        run.to[k] = ignis__op_write(&op, out[k]);
+    }
+    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    for (k = 0; k < count && op.ok; k++) {
+        rule.result = k;
+        memset(rule.saved, 0, sizeof rule.saved);
+        results[k] = ignis__map_result(&op, out[k], ignis__map_name_of_each, &rule);
+    }
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return IGNIS_OK;
+    for (k = 0; k < count; k++) {
+        if (results[k].id)
+            (void)ignis_tensor_release(results[k]);
+        results[k].id = 0;
+    }
+    return ignis__failed();
 }
 
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
 {
-    static const char call[] = "ignis_map";
-    ignis__map_rule rule;
-    ignis__map_run run;
-    ignis__array *out = NULL;
-    ignis__op op;
-    if (!ignis__map_tensors(&op, call, formula, &inputs, &run, &rule))
-        return ignis__no_tensor();
-    if (op.ok)
-        out = ignis__op_new(&op, &run.shape, run.out[0] = ignis__map_dtype(&run));
-    run.outs = 1;
-    run.to[0] = ignis__op_write(&op, out);
-    op.ok = op.ok && ignis__map_launch(&op.work, &run);
-    return ignis__map_end(&op, out, ignis__map_name_of_each, &rule);
+    ignis_tensor result;
+    (void)ignis__map("ignis_map", formula, &inputs, 1, &result);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
+{
+    static const char call[] = "ignis_map_many";
+    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results) : ignis__failed();
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -19285,14 +19634,11 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     char type;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule))
         return ignis__no_tensor();
-    if (op.ok && op.records && reducer == IGNIS_REDUCE_PROD)
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
-                       "prod has no gradient, and an input requires one; ignis_detach makes one that does not");
     if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
-        type = run.formula->term[run.formula->result].type;
-        dtype = ignis__map_dtype(&run);
+        type = run.formula->term[run.formula->result[0]].type;
+        dtype = ignis__map_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
@@ -19301,7 +19647,6 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
                                                                                                      : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
-        run.outs = 1;
         run.out[0] = dtype;
         run.reduced = 1;
         run.reduction = reducer;
@@ -19311,8 +19656,8 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            (reducer == IGNIS_REDUCE_MAX || reducer == IGNIS_REDUCE_MIN || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
-            aside = ignis__op_new(&op, &kept, reducer != IGNIS_REDUCE_LOGSUMEXP ? IGNIS_I64 : ignis__wide_dtype(dtype));
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
+            aside = ignis__op_new(&op, &kept, ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;
@@ -20799,6 +21144,548 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
+/* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
+
+/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+typedef struct ignis__images {
+    ignis__divisor packs, width, height;
+    int src_width, src_height, packed;
+    int64_t channels, count;
+} ignis__images;
+
+typedef struct ignis__pooling {
+    ignis__images images;
+    int window[2], padding[2];
+    ignis__divisor stride[2];
+    int exclude_padding, index_bytes;
+} ignis__pooling;
+
+typedef struct ignis__scaling {
+    int in, out, step, start, is_linear;
+    ignis__divisor den, by_step;
+} ignis__scaling;
+
+typedef struct ignis__resampling {
+    ignis__images images;
+    ignis__scaling dim[2];
+} ignis__resampling;
+
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
+static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int i;
+    if (!ignis__op_is_float(op, 0, "x"))
+        return false;
+    if (shape->ndim != 3 && shape->ndim != 4)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
+                              ignis__shape_write(shape).text);
+    *n = shape->dim[0];
+    size[0] = shape->ndim == 4 ? shape->dim[1] : 1;
+    size[1] = shape->dim[shape->ndim - 2];
+    *channels = shape->dim[shape->ndim - 1];
+    for (i = 1; i < shape->ndim; i++)
+        if (shape->dim[i] >= IGNIS__IMAGE_LIMIT)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more", ignis__shape_write(shape).text);
+    for (i = 0; shape->ndim == 3 && i < count; i++)
+        if (second_numbers[i])
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                                  "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
+                                  ignis__shape_write(shape).text, (long long)second_numbers[i]);
+    return true;
+}
+
+/*  The shape of a result of other rows and columns. */
+static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
+{
+    ignis_shape shape = *like;
+    if (shape.ndim == 4)
+        shape.dim[1] = size[0];
+    shape.dim[shape.ndim - 2] = size[1];
+    return shape;
+}
+
+/*  dst, of these sizes, out of src; addresses: of all arrays, by or. */
+static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst, const int64_t *src,
+                              ignis__address addresses)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs;
+    images->packed = channels % pack == 0 && addresses % 16 == 0;
+    packs = images->packed ? channels / pack : channels;
+    images->packs = ignis__divisor_of(packs);
+    images->width = ignis__divisor_of(dst[1]);
+    images->height = ignis__divisor_of(dst[0]);
+    images->src_height = (int)src[0];
+    images->src_width = (int)src[1];
+    images->channels = channels;
+    images->count = n * dst[0] * dst[1] * packs;
+}
+
+static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images, void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
+}
+
+/*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
+typedef struct ignis__pool_params {
+    const char *call;
+    bool is_max;
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__pooling pooling;
+} ignis__pool_params;
+
+/*  The addresses of a pool's arrays, by or; there are no packs of indices of 4 bytes, as if one of them were odd. */
+static ignis__address ignis__pool_addresses(const ignis__pooling *pooling, ignis__address addresses)
+{
+    return addresses | (ignis__address)(pooling->index_bytes == 4);
+}
+
+static ignis_status ignis__pool_backward(const ignis_backward_args *args)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)args->params;
+    ignis__pooling pooling = p->pooling;
+    ignis__address dx, dy, index = 0;
+    ignis__array *gradient;
+    ignis__op op;
+    void *max[] = {&dx, &dy, &index, &pooling}, *average[] = {&dx, &dy, &pooling};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    if (p->is_max)
+        index = ignis__op_read(&op, op.in[1]);
+    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, ignis__pool_addresses(&pooling, dx | dy | index));
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
+                         &pooling.images, p->is_max ? max : average);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
+static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
+{
+    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window, padding = desc->padding[given], room;
+    if (window < 1 || window >= IGNIS__IMAGE_LIMIT)
+        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->window[%d] is %lld, %s", given,
+                              (long long)window, window < 1 ? "below 1" : "2^28 or more");
+    if (stride < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->stride[%d] is %lld, below 0", given, (long long)stride);
+    if (padding < 0 || padding > window / 2)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
+                              (long long)padding, (long long)(window / 2));
+    room = p->in[dim] + 2 * padding - window;
+    if (room < 0 || p->in[dim] == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, too small for a window of %lld and a padding of %lld",
+                              ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    p->out[dim] = room / stride + 1;
+    if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
+        p->out[dim]++;
+    p->pooling.window[dim] = (int)window;
+    p->pooling.padding[dim] = (int)padding;
+    p->pooling.stride[dim] = ignis__divisor_of(stride);
+    return true;
+}
+
+static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tensor tensor, const ignis_pool_desc *desc)
+{
+    ignis__pool_params p;
+    ignis__pooling *pooling = &p.pooling;
+    ignis__address x, y = 0, index = 0;
+    ignis__array *out = NULL, *places;
+    ignis_shape shape;
+    ignis_dtype dtype;
+    int64_t second[3];
+    bool is_signal;
+    ignis__op op;
+    void *max[] = {&y, &index, &x, pooling}, *average[] = {&y, &x, pooling};
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    dtype = op.in[0]->dtype;
+    p.call = call;
+    p.is_max = is_max;
+    p.shape = op.in[0]->shape;
+    is_signal = p.shape.ndim == 3;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    if (op.ok) {
+        second[0] = desc->window[1];
+        second[1] = desc->stride[1];
+        second[2] = desc->padding[1];
+        pooling->window[0] = 1; /* of a signal's rows, which are one */
+        pooling->stride[0] = ignis__divisor_of(1);
+        p.out[0] = 1;
+    }
+    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) && ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
+        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
+        pooling->exclude_padding = desc->exclude_padding;
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        if (is_max && op.records && out) {
+            pooling->index_bytes = (int64_t)pooling->window[0] * pooling->window[1] <= 256 ? 1 : 4;
+            places = ignis__op_new_row(&op, out->numel, pooling->index_bytes == 1 ? IGNIS_U8 : IGNIS_I32);
+            index = ignis__op_write(&op, places);
+            ignis__op_save(&op, places);
+        }
+        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in, ignis__pool_addresses(pooling, x | y | index));
+        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
+                             is_max ? max : average);
+    }
+    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &p, sizeof p);
+}
+
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_max_pool", true, x, desc);
+}
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_avg_pool", false, x, desc);
+}
+
+typedef struct ignis__upsample_params {
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__resampling resampling;
+} ignis__upsample_params;
+
+static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
+{
+    const ignis__upsample_params *p = (const ignis__upsample_params *)args->params;
+    ignis__resampling resampling = p->resampling;
+    ignis__address dx, dy;
+    ignis__array *gradient;
+    ignis__op op;
+    void *params[] = {&dx, &dy, &resampling};
+    if (!ignis__op_begin_backward(&op, "ignis_upsample", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy);
+    ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
+static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const ignis_upsample_desc *desc)
+{
+    bool is_linear = desc->mode == IGNIS_UPSAMPLE_LINEAR, aligned = is_linear && desc->align_corners && in > 1;
+    s->in = (int)in;
+    s->out = (int)out;
+    s->is_linear = is_linear;
+    s->step = (int)(aligned ? in - 1 : is_linear ? 2 * in : in);
+    s->start = is_linear && !aligned ? (int)(in - out) : 0;
+    s->den = ignis__divisor_of(aligned ? (out > 1 ? out - 1 : 1) : is_linear ? 2 * out : out);
+    s->by_step = ignis__divisor_of(s->step);
+}
+
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_desc *desc)
+{
+    ignis__upsample_params p;
+    ignis__address x, y = 0;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    int d;
+    void *params[] = {&y, &x, &p.resampling};
+    if (!ignis__op_begin(&op, "ignis_upsample", 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    p.shape = op.in[0]->shape;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
+    else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
+    else
+        ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
+    for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
+        int given = p.shape.ndim == 4 ? d : 0;
+        p.out[d] = desc->size[given];
+        if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
+            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->size[%d] is %lld, %s", given,
+                           (long long)p.out[d], p.out[d] < 1 ? "below 1" : "2^28 or more");
+        else if (p.in[d] == 0)
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels", ignis__shape_write(&p.shape).text);
+    }
+    if (op.ok) {
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        for (d = 0; d < 2; d++)
+            ignis__scaling_set(&p.resampling.dim[d], p.in[d], p.out[d], desc);
+        ignis__images_set(&p.resampling.images, op.in[0]->dtype, p.n, p.channels, p.out, p.in, x | y);
+        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &p.resampling.images, params);
+    }
+    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
+}
+
+/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
+                                 int64_t *blocks)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs, tiles;
+    s->packed = s->channels % pack == 0 && addresses % 16 == 0;
+    packs = s->packed ? s->channels / pack : s->channels;
+    threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    threads[1] = 256 / threads[0];
+    tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
+    s->parts =
+        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->part_length = ignis__ceil_div(s->rows, s->parts);
+    s->parts = ignis__ceil_div(s->rows, s->part_length);
+    *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
+}
+
+/*  Kernels that have a warp for each group. */
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
+                                          void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+}
+
+/*  Saved: x, w, means, rstds. */
+static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
+{
+    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes s = p->sizes;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis_dtype dtype, wide;
+    unsigned threads[2];
+    int64_t blocks;
+    ignis__op op;
+    int i;
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    wide = ignis__wide_dtype(dtype);
+    for (i = 0; i < 3; i++) /* x, w, b */
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
+    if (op.in[1]->numel == 0) {
+        for (i = 1; i < 3; i++)
+            if (gradients[i])
+                ignis__op_zero(&op, gradients[i]);
+        return ignis__op_give(&op, args, 3, gradients);
+    }
+    dy = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    w = ignis__op_read(&op, op.in[2]);
+    mean = ignis__op_read(&op, op.in[3]);
+    rstd = ignis__op_read(&op, op.in[4]);
+    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
+    db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
+    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
+    if (gradients[1] || gradients[2] || !p->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+    }
+    if (gradients[1] || gradients[2])
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
+    if (gradients[0] && !p->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+    }
+    if (gradients[0])
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
+                                            ignis__array *const *running)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    ignis__channel_sizes s = p->sizes;
+    ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    ignis__array *out = NULL, *means = NULL, *rstds = NULL;
+    ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
+    unsigned threads[2];
+    int64_t blocks;
+    int i;
+    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s};
+    for (i = 1; i < 3 && op->ok; i++)
+        if (ignis__op_same_dtype(op, i, names[i]) && (op->in[i]->shape.ndim != 1 || op->in[i]->numel != s.channels))
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&op->in[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)s.channels);
+    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+    if (op->ok && !(eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
+    eps = eps == 0 ? 1e-5 : eps;
+    out = ignis__op_new_like(op, op->in[0]);
+    means = ignis__op_new_row(op, s.outer * s.groups, wide);
+    rstds = ignis__op_new_row(op, s.outer * s.groups, wide);
+    x = ignis__op_read(op, op->in[0]);
+    w = ignis__op_read(op, op->in[1]);
+    b = ignis__op_read(op, op->in[2]);
+    y = ignis__op_write(op, out);
+    mean = ignis__op_write(op, means);
+    rstd = ignis__op_write(op, rstds);
+    if (running) {
+        running_mean = ignis__op_read(op, running[0]);
+        running_var = ignis__op_read(op, running[1]);
+        if (!p->given) {
+            running_mean = ignis__op_write(op, running[0]);
+            running_var = ignis__op_write(op, running[1]);
+        }
+    }
+    if (op->ok && out->numel > 0) {
+        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
+        if (!p->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+        }
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+    }
+    ignis__op_save(op, op->in[0]);
+    ignis__op_save(op, op->in[1]);
+    ignis__op_save(op, means);
+    ignis__op_save(op, rstds);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+}
+
+/*  The running averages, held. Reports what does not fit. */
+static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels, ignis__array **running)
+{
+    static const char *const names[] = {"running_mean", "running_var"};
+    ignis_dtype wide = ignis__wide_dtype(op->in[0]->dtype);
+    int i;
+    for (i = 0; i < 2 && op->ok; i++) {
+        running[i] = ignis__array_hold(op->work.call, i ? desc->running_var : desc->running_mean);
+        op->ok = running[i] != NULL;
+        if (!op->ok)
+            return false;
+        if (running[i]->storage->device != op->work.device)
+            ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->%s is on device %d, x is on device %d", names[i],
+                           (int)(running[i]->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+        else if (running[i]->dtype != wide)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; %s is needed for x of %s", names[i],
+                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name, ignis__dtypes[op->in[0]->dtype].name);
+        else if (running[i]->shape.ndim != 1 || running[i]->numel != channels)
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "desc->%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)channels);
+    }
+    return op->ok;
+}
+
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc)
+{
+    static const char call[] = "ignis_batch_norm";
+    ignis_tensor inputs[3], result;
+    ignis_batch_norm_desc d = IGNIS__ZERO;
+    ignis__array *running[2] = {NULL, NULL};
+    ignis__channel_norm p;
+    ignis__op op;
+    bool has;
+    int i;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    d = desc ? *desc : d;
+    has = d.running_mean.id != 0 || d.running_var.id != 0;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.given = d.eval;
+    p.sizes.outer = 1;
+    p.sizes.channels = p.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+    p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone", d.running_mean.id ? "running_mean" : "running_var");
+    else if (op.ok && d.eval && !has)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->running_mean and running_var are not given, and desc->eval is set");
+    else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
+    else if (op.ok && !d.eval && p.sizes.rows < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
+                       ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
+    has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
+    if (!d.eval && ignis__tensor_thread_now()->random_again)
+        has = false; /* a checkpoint runs its function again, and they have moved the first time */
+    result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    for (i = 0; i < 2; i++)
+        if (running[i])
+            ignis__array_drop(call, running[i]);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
+{
+    static const char call[] = "ignis_group_norm";
+    ignis_tensor inputs[3];
+    const ignis_shape *shape;
+    ignis__channel_norm p;
+    ignis__op op;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.sizes.outer = shape->dim[0];
+    p.sizes.channels = shape->dim[shape->ndim - 1];
+    p.sizes.groups = groups;
+    p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && shape->ndim < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed", ignis__shape_write(shape).text);
+    else if (op.ok && groups < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
+    else if (op.ok && p.sizes.channels % groups != 0)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, whose channels are not a multiple of %d groups",
+                       ignis__shape_write(shape).text, groups);
+    return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
+}
+
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ROPE_HALF 256
@@ -20961,53 +21848,81 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
 
 /* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
 
-/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32
-    bits, of 64 for types of 8 bytes. See kernels/sort.cu. */
+/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
 typedef struct ignis__radix {
-    ignis_dtype dtype; /* whose kernels sort */
-    int64_t rows, n, tiles;
-    ignis__address keys[2], positions[2], counts;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes the lists. The caller puts the keys into keys[0]. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+/*  Makes so many of the lists. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
-    bool wide = ignis__dtypes[dtype].size == 8;
     int i;
+    memset(sort, 0, sizeof *sort);
     sort->dtype = dtype;
     sort->rows = rows;
     sort->n = n;
-    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+    for (i = 0; i < lists; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, dtype));
         sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
     }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
 }
 
-/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
+    from == keys[0], all of them are in keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
+                             ignis__address positions, int64_t k)
 {
-    int64_t blocks = sort->rows * sort->tiles;
-    int shift, passes = 1, tiles = (int)sort->tiles, few = tiles <= 32;
-    ignis__address none = 0, totals, swap;
-    ignis__array *all;
-    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles, &few};
-    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
+    void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
+    if (!zeros || blocks == 0)
+        return;
+    ignis__op_zero(op, zeros);
+    counts = ignis__op_write(op, zeros);
+    said = counts + 4 * (uint64_t)(passes * digits);
+    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    tiles = (int)ignis__ceil_div(sort->n, tile);
+    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+        bool is_last = pass == passes - 1 && values;
+        int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
+        void *params[] = {is_last ? &values : &sort->keys[out],
+                          &sort->positions[out],
+                          is_last ? &positions : &none,
+                          in,
+                          in_positions,
+                          &counts,
+                          &stride,
+                          &said,
+                          &next,
+                          &sort->n,
+                          &k,
+                          &tiles,
+                          &shift,
+                          &descending};
+        shift = 8 * pass;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        in = &sort->keys[out];
+        in_positions = &sort->positions[out];
+    }
+    if (!values && passes % 2) {
+        sort->keys[0] = sort->keys[1];
+        sort->positions[0] = sort->positions[1];
+    }
+}
+
+/*  How many bytes numbers of up to this have, at least 1. */
+static int ignis__radix_passes(uint64_t highest)
+{
+    int passes = 1;
     while (passes < 8 && highest >> (8 * passes))
         passes++;
-    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
-    if (all)
-        ignis__op_zero(op, all);
-    totals = ignis__op_write(op, all);
-    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * (few ? 1 : 256), 256, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
-        scatter[3] = &sort->positions[0];
-        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
-        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
-    }
+    return passes;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -21029,10 +21944,10 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
     if (!op->ok || rows->numel == 0)
         return;
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -21190,10 +22105,10 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     none = (uint32_t)to->numel;
     ignis__strided_finish(&k);
     blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
-    ignis__radix_run(op, &sort, none);
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
@@ -21386,27 +22301,28 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
-    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
-    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
     if (!op->ok || rows * k == 0)
         return;
-    if (n <= most) {
+    if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
-        items = width > 1024 ? width : 1024;
+        items = 1024;
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
                          item * (size_t)items, few);
-    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+    } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+    } else if (n <= most) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
+                         row);
     } else {
-        ignis__radix_begin(op, &sort, dtype, rows, n);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
-        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+        ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
+        ignis__radix_run(op, &sort, source, size, descending, to, places, k);
     }
 }
 

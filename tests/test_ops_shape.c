@@ -892,14 +892,24 @@ TEST(sort)
             check_sort(shapes[s], dim, -1, 0, COUNT_OF(all_dtypes));
 }
 
+/*  Rows that a block sorts by itself, from the first that is no bitonic network's to the longest. */
+TEST(sort_of_rows_of_a_block)
+{
+    SETUP(NULL);
+    check_sort(IGNIS_SHAPE(2, 257), 1, -1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(4097), 0, -1, 0, 4);
+    check_sort(IGNIS_SHAPE(8192), 0, -1, 0, 2);
+    check_sort(IGNIS_SHAPE(2, 3000), 1, 2000, 1, 2);
+}
+
 /*  Rows that shared memory cannot hold: all passes of the radix sort, in several tiles. */
 TEST(sort_of_long_rows)
 {
     SETUP(NULL);
-    check_sort(IGNIS_SHAPE(2, 4097), 1, -1, 1, COUNT_OF(all_dtypes));
-    check_sort(IGNIS_SHAPE(2, 2049), 1, -1, 0, 1);
+    check_sort(IGNIS_SHAPE(2, 8193), 1, -1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(12288), 0, -1, 1, 2); /* whole tiles */
     check_sort(IGNIS_SHAPE(9001, 2), 0, -1, 1, 3);
-    check_sort(IGNIS_SHAPE(2, 70000), 1, -1, 0, 1); /* more tiles than a block counts through alone: 35 of 64 bits */
+    check_sort(IGNIS_SHAPE(2, 70000), 1, -1, 0, 1); /* more than a block counts: 18 tiles of 64 bits */
 }
 
 TEST(topk)
