@@ -22,6 +22,7 @@
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
+        >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
@@ -304,15 +305,24 @@
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
         kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
 
+    ON DLPACK (>>dlpack)
+
+        DLPack is how array libraries lend each other memory without a copy: a struct with an address, a shape and a function that gives it back.
+        ignis_array_to_dlpack makes one over an array's memory, ignis_array_from_dlpack an array over another library's. In Python the struct
+        travels in a capsule named "dltensor_versioned" (major 1) or "dltensor" (major 0), for torch.from_dlpack and its like; tests/dlpack_torch.py
+        does it with ctypes alone. What was lent is a view: the memory lives until it is given back, whoever frees the array before. Both sides may
+        write; what the other side writes counts for ignis_backward only after ignis_array_mark_written.
+
     ON PROFILES (>>profile)
 
         Between ignis_profile_begin and ignis_profile_end Ignis writes down what it runs: calls on the host, kernels, copies, collective
         operations and graphs on the device, and memory in use. ignis_profile_end writes a trace for ui.perfetto.dev or chrome://tracing, and a
-        table of kernels beside the device's rates (a roofline). Times are those of events around each kernel: some 2 us more
-        than it takes itself, so short kernels seem longer, and each launch takes the host a few us more. CUPTI is not used, and
-        nothing is to be installed. Bytes are those of the arrays that the operation has, each once, read or written, and where it has several kernels
-        the longest one has them all; FLOPs those of products and attention: what Ignis does not know is left out, rather than guessed. A capture is not written down, and a graph is one item, as
-        events in it have no time. Kernels that the caller launches by other means are not seen. ignis_memory_snapshot draws who has the memory.
+        table of kernels beside the device's rates (a roofline). Times are those of events around each kernel: some 2 us more than it takes
+        itself, so short kernels seem longer, and each launch takes the host a few us more. CUPTI is not used, and nothing is to be installed.
+        Bytes are those of the arrays that the operation has, each once, read or written, and where it has several kernels the longest one has
+        them all; FLOPs those of products and attention: what Ignis does not know is left out, rather than guessed. A capture is not written down,
+        and a graph is one item, as events in it have no time. Kernels that the caller launches by other means are not seen. ignis_memory_snapshot
+        draws who has the memory.
 
     ON THREADS
 
@@ -2721,6 +2731,60 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
 IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
 
 #endif /* IGNIS_NO_TENSORS */
+
+/* >>dlpack ------------------------------------------------------------------------------------------------------ */
+
+/*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis: they are laid out as DLTensor, DLManagedTensor and
+    DLManagedTensorVersioned are, and a pointer to one may be cast to the other. */
+typedef struct ignis_dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id; /* 2: memory of a CUDA device */
+    int32_t ndim;
+    uint8_t code, bits; /* 0: integers, 1: unsigned ones, 2: floating-point numbers, 4: bf16, 6: bool */
+    uint16_t lanes;
+    int64_t *shape, *strides; /* in elements; strides may be null: row by row */
+    uint64_t byte_offset;     /* of the first element, from data on */
+} ignis_dlpack_tensor;
+
+typedef struct ignis_dlpack { /* major 0 */
+    ignis_dlpack_tensor tensor;
+    void *context;
+    void (*deleter)(struct ignis_dlpack *self); /* gives it back; null: nobody has to */
+} ignis_dlpack;
+
+typedef struct ignis_dlpack_versioned { /* major 1 */
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct ignis_dlpack_versioned *self);
+    uint64_t flags; /* 1: read only; 2: a copy */
+    ignis_dlpack_tensor tensor;
+} ignis_dlpack_versioned;
+
+/*  ignis_array_to_dlpack - lend an array's memory to another library
+    major: 0 for an ignis_dlpack, 1 for an ignis_dlpack_versioned. stream: what the other library works on (a cudaStream_t): it waits for what the
+    calling thread's current stream has now, and the memory is not reused before what it has at the end. Null: it works on the current stream, or
+    on cudart's default one while the current one is Ignis' own, which is ordered with that.
+    Memory is allocated if need be. The array counts as written from then on.
+    Returns: the struct, null on failure.
+    Errors: FREED, ARGUMENT (no such major, no stream of this device), UNSUPPORTED (this thread captures a graph), MEMORY, CUDA.
+    Ownership: the other side calls the struct's deleter, once, on any thread, and may not use the memory afterwards. Until then there is one more
+    view of the array, which has its owner, and which ignis_shutdown reports and ends: then the memory is gone, and the deleter only frees the
+    struct.
+    Threads: any. Streams: see stream. */
+IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream);
+
+/*  ignis_array_from_dlpack - an array over memory that another library lends
+    major: what managed is, as above. stream: what the other library has worked on; the current stream waits for it. Null: there is nothing to wait
+    for, or it is cudart's default one, and the current one Ignis' own, which is ordered with that.
+    Shapes: contiguous, row by row; one without dimensions becomes [1]. bool becomes IGNIS_U8.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
+    Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or no memory of the device),
+    UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a graph), DEVICE, DTYPE, SHAPE (strided, more than 8
+    dimensions), MEMORY, CUDA.
+    Ownership: managed is the array's, and its deleter is called when the last array over the memory is gone and its work done. After a failure it is
+    still the caller's.
+    Threads: any. Streams: see stream. */
+IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
 
 /* >>profile ----------------------------------------------------------------------------------------------------- */
 
@@ -25793,6 +25857,240 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
 }
 
 #endif /* IGNIS_NO_TENSORS */
+
+/* ===============================================================================================================
+   >>dlpack - arrays from and for other libraries.
+   =============================================================================================================== */
+
+enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
+
+static const struct {
+    uint8_t code, bits;
+    ignis_dtype dtype;
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},
+                            {0, 32, IGNIS_I32}, {0, 64, IGNIS_I64},  {1, 8, IGNIS_U8},   {6, 8, IGNIS_U8}};
+
+/*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
+typedef struct ignis__lent_out {
+    union {
+        ignis_dlpack plain;
+        ignis_dlpack_versioned versioned;
+    } managed;
+    int64_t shape[IGNIS_MAX_DIMS], strides[IGNIS_MAX_DIMS];
+    ignis_array view;
+} ignis__lent_out;
+
+/*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
+IGNIS__COLD static void ignis__dlpack_give_back(void *context)
+{
+    static const char call[] = "the deleter of ignis_array_to_dlpack";
+    ignis__lent_out *lent = (ignis__lent_out *)context;
+    bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
+    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
+    if (array) {
+        ignis__mutex_lock(&array->slot.lock);
+        (void)ignis__array_kill(array);
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+    }
+    free(lent);
+}
+static void ignis__dlpack_delete(ignis_dlpack *self) { ignis__dlpack_give_back(self->context); }
+static void ignis__dlpack_delete_versioned(ignis_dlpack_versioned *self) { ignis__dlpack_give_back(self->context); }
+
+IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
+{
+    if (major == 0 || major == 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
+    return false;
+}
+
+/*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
+IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
+{
+    return !other || other == device->stream ||
+           (ignis__stream_adopt(call, device, other) != 0 && ignis__stream_order(call, device, earlier, device, later));
+}
+
+/*  Describes the memory at an address. */
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__lent_out *lent, const ignis__array *array, ignis__address address, int major)
+{
+    ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
+    int64_t stride = 1;
+    int i;
+    tensor->data = (void *)(uintptr_t)address;
+    tensor->device_type = IGNIS__DLPACK_CUDA;
+    tensor->device_id = (int32_t)(array->storage->device - ignis__devices);
+    tensor->ndim = array->shape.ndim;
+    for (i = 0; ignis__dlpack_dtypes[i].dtype != array->dtype; i++)
+        ;
+    tensor->code = ignis__dlpack_dtypes[i].code;
+    tensor->bits = ignis__dlpack_dtypes[i].bits;
+    tensor->lanes = 1;
+    tensor->shape = lent->shape;
+    tensor->strides = lent->strides;
+    for (i = array->shape.ndim - 1; i >= 0; i--) {
+        lent->shape[i] = array->shape.dim[i];
+        lent->strides[i] = stride;
+        stride *= array->shape.dim[i] > 1 ? array->shape.dim[i] : 1;
+    }
+    if (!major) {
+        lent->managed.plain.context = lent;
+        lent->managed.plain.deleter = ignis__dlpack_delete;
+        return &lent->managed.plain;
+    }
+    lent->managed.versioned.major = 1;
+    lent->managed.versioned.context = lent;
+    lent->managed.versioned.deleter = ignis__dlpack_delete_versioned;
+    return &lent->managed.versioned;
+}
+
+IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major, void *stream)
+{
+    static const char call[] = "ignis_array_to_dlpack";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__lent_out *lent = NULL;
+    ignis__address address = 0;
+    ignis__work work;
+    uint64_t base;
+    void *managed = NULL;
+    if (!array)
+        return NULL;
+    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
+        if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
+            (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
+            lent = (ignis__lent_out *)calloc(1, sizeof *lent);
+            if (!lent)
+                ignis__fail_host_memory(call, sizeof *lent);
+        }
+        if (lent)
+            lent->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
+        if (lent && lent->view.id) {
+            ignis__atomic_store(&array->storage->lent, 1);
+            managed = ignis__dlpack_describe(lent, array, address, major);
+        } else {
+            free(lent);
+        }
+        ignis__work_end(&work);
+    }
+    (void)ignis__array_end(call, array, managed != NULL);
+    return managed;
+}
+
+/*  Gives memory of another library back. */
+static void ignis__dlpack_return(void *ptr, void *managed)
+{
+    ignis_dlpack *plain = (ignis_dlpack *)managed;
+    (void)ptr;
+    if (plain->deleter)
+        plain->deleter(plain);
+}
+
+static void ignis__dlpack_return_versioned(void *ptr, void *managed)
+{
+    ignis_dlpack_versioned *versioned = (ignis_dlpack_versioned *)managed;
+    (void)ptr;
+    if (versioned->deleter)
+        versioned->deleter(versioned);
+}
+
+/*  What an array over the memory would be; false, and reported: there can be none. */
+IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc)
+{
+    int64_t stride = 1;
+    int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
+    memset(desc, 0, sizeof *desc);
+    if (tensor->device_type != IGNIS__DLPACK_CUDA)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                           "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+                           (int)tensor->device_type) == IGNIS_OK;
+    if (!ignis__device_get(call, tensor->device_id))
+        return false;
+    desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
+    while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
+        ;
+    if (at < 0 || tensor->lanes != 1)
+        return ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+                           tensor->code, tensor->bits, tensor->lanes) == IGNIS_OK;
+    desc->dtype = ignis__dlpack_dtypes[at].dtype;
+    if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
+        return ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim, IGNIS_MAX_DIMS) ==
+               IGNIS_OK;
+    desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
+    desc->shape.dim[0] = 1;
+    for (i = 0; i < tensor->ndim; i++)
+        desc->shape.dim[i] = tensor->shape[i];
+    for (i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
+        if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
+            return ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
+                               (long long)tensor->strides[i], (long long)stride) == IGNIS_OK;
+        stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
+    }
+    desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+    desc->tag = "dlpack";
+    if ((uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+                           ignis__dtypes[desc->dtype].size) == IGNIS_OK;
+    return true;
+}
+
+/*  An array over it. One of no elements has no memory to give back later. */
+IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, void *stream)
+{
+    ignis_array none = IGNIS__ZERO, array;
+    ignis__device *device = ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    void (*give_back)(void *ptr, void *managed) = major ? ignis__dlpack_return_versioned : ignis__dlpack_return;
+    ignis__work work;
+    int64_t numel;
+    bool ok;
+    if (!ignis__shape_check(call, &desc->shape, desc->dtype, &numel))
+        return none;
+    if (numel > 0 && !desc->ptr) {
+        ignis__fail_null(call, "managed.tensor.data");
+        return none;
+    }
+    if (numel == 0) {
+        desc->ptr = NULL;
+    } else {
+        desc->release_fn = give_back;
+        desc->release_data = managed;
+    }
+    if (!ignis__work_begin(call, device, &work))
+        return none;
+    ok = ignis__dlpack_order(call, device, stream, stream, work.stream);
+    ignis__work_end(&work);
+    array = ok ? ignis__array_create(call, desc) : none;
+    if (array.id && numel == 0)
+        give_back(NULL, managed);
+    return array;
+}
+
+IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream)
+{
+    static const char call[] = "ignis_array_from_dlpack";
+    const ignis_dlpack_versioned *versioned = (const ignis_dlpack_versioned *)managed;
+    ignis_array none = IGNIS__ZERO;
+    ignis_array_desc desc;
+    if (!ignis__enter(call) || !ignis__dlpack_major(call, major) || ignis__capture_refuses(call))
+        return none;
+    if (!managed) {
+        ignis__fail_null(call, "managed");
+        return none;
+    }
+    if (major && versioned->major != 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
+                    (unsigned)versioned->minor);
+        return none;
+    }
+    if (major && (versioned->flags & IGNIS__DLPACK_READ_ONLY)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the memory is read-only, and arrays can be written");
+        return none;
+    }
+    if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc))
+        return none;
+    return ignis__dlpack_wrap(call, managed, major, &desc, stream);
+}
 
 /* ===============================================================================================================
    >>profile - reports of what was written down.
