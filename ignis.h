@@ -11421,6 +11421,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
     X(GATHER, GATHER_CU, "ignis_gather")                                                       \
     X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                   \
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
@@ -22145,22 +22146,44 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
+/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t rows = x->size ? to->numel / x->size : 0;
+    int i;
+    *n = x->dim == x->shape.ndim - 1 ? x->strides.size[x->dim] : 0;
+    for (i = 0; i < x->dim; i++)
+        if (x->strides.size[i] != x->shape.dim[i])
+            return 0;
+    return *n && (*n <= 8192 || rows >= info->multiprocessors) && rows <= INT32_MAX &&
+                   x->size * ignis__dtypes[ignis__sum_dtype(to->dtype)].size <= info->shared_per_block
+               ? rows
+               : 0;
+}
+
 /*  to[place of i] += from[i], in a fixed order */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
+    rows = ignis__scatter_rows(op, to, x, &n);
+    if (rows) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        return;
+    }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
                        (long long)to->numel);
@@ -22380,7 +22403,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
                          item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, rows < op->work.device->info.multiprocessors ? 512 : 256,
+                         1, long_item * (size_t)items, chosen);
     } else if (n <= most) {
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
                          row);

@@ -17,37 +17,46 @@ typedef ignis_wide<T> Wide;
 #define THREADS 256
 #define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T)) /* consecutive elements of a thread */
 #define IN_FLIGHT 8                                     /* rows that a thread of the columns loads before it adds the first */
+#define TURNS (PACK * (int)sizeof(Wide) > 16 ? 2 : 4)   /* packs of a row that a thread loads before it adds the first */
 
-/*  The sum of x over all threads of the team before this one; *all becomes that over the whole team. */
-template <typename Team> __device__ inline Wide sum_before(Wide x, Wide *all)
+/*  Each x becomes the sum of those of the threads of the team before this one, and all[] that over the whole team. */
+template <typename Team> __device__ inline void sum_before(Wide (&x)[TURNS], Wide (&all)[TURNS])
 {
-    __shared__ Wide warp_sums[THREADS / 32];
+    __shared__ Wide warp_sums[TURNS][THREADS / 32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    Wide sum = x, before = 0;
 #pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const Wide lower = __shfl_up_sync(0xffffffff, sum, distance);
-        if (lane >= distance)
-            sum = lower + sum;
-    }
-    const Wide up_to_me = sum;
+    for (int distance = 1; distance < 32; distance *= 2)
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++) {
+            const Wide lower = __shfl_up_sync(0xffffffff, x[turn], distance);
+            if (lane >= distance)
+                x[turn] = lower + x[turn];
+        }
     if constexpr (Team::is_block) {
         __syncthreads();
-        if (lane == 31)
-            warp_sums[warp] = sum;
-        __syncthreads();
-        *all = 0;
 #pragma unroll
-        for (int w = 0; w < THREADS / 32; w++) {
-            if (w == warp)
-                before = *all;
-            *all += warp_sums[w];
-        }
-    } else {
-        *all = __shfl_sync(0xffffffff, sum, 31);
+        for (int turn = 0; turn < TURNS; turn++)
+            if (lane == 31)
+                warp_sums[turn][warp] = x[turn];
+        __syncthreads();
     }
-    const Wide lower = __shfl_up_sync(0xffffffff, up_to_me, 1);
-    return lane ? before + lower : before;
+#pragma unroll
+    for (int turn = 0; turn < TURNS; turn++) {
+        const Wide up_to_me = x[turn], lower = __shfl_up_sync(0xffffffff, up_to_me, 1);
+        Wide before = 0;
+        if constexpr (Team::is_block) {
+            all[turn] = 0;
+#pragma unroll
+            for (int w = 0; w < THREADS / 32; w++) {
+                if (w == warp)
+                    before = all[turn];
+                all[turn] += warp_sums[turn][w];
+            }
+        } else {
+            all[turn] = __shfl_sync(0xffffffff, up_to_me, 31);
+        }
+        x[turn] = lane ? before + lower : before;
+    }
 }
 
 /*  PACK elements from i on, in the order of the sum; there are none from end on. */
@@ -100,23 +109,31 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
                 carry += partial[row * parts + p];
             carry = Team::template reduce<ignis_sum>(carry);
         }
-        for (long long at = begin; at < end; at += Team::size() * PACK) {
-            const long long i = at + Team::thread() * PACK;
-            Wide x[PACK], all;
-            load(x, src + row * n, n, i, end, reverse, packed);
+        for (long long at = begin + Team::thread() * PACK; at - Team::thread() * PACK < end; at += TURNS * Team::size() * PACK) {
+            Wide x[TURNS][PACK], before[TURNS], all[TURNS];
 #pragma unroll
-            for (int e = 1; e < PACK; e++)
-                x[e] += x[e - 1];
-            if (!dst) {
-                carry += x[PACK - 1];
-                continue;
+            for (int turn = 0; turn < TURNS; turn++)
+                load(x[turn], src + row * n, n, at + turn * Team::size() * PACK, end, reverse, packed);
+#pragma unroll
+            for (int turn = 0; turn < TURNS; turn++) {
+#pragma unroll
+                for (int e = 1; e < PACK; e++)
+                    x[turn][e] += x[turn][e - 1];
+                before[turn] = x[turn][PACK - 1];
+                if (!dst)
+                    carry += before[turn];
             }
-            const Wide before = carry + sum_before<Team>(x[PACK - 1], &all);
+            if (!dst)
+                continue;
+            sum_before<Team>(before, all);
 #pragma unroll
-            for (int e = 0; e < PACK; e++)
-                x[e] += before;
-            store(dst + row * n, x, n, i, end, reverse, packed);
-            carry += all;
+            for (int turn = 0; turn < TURNS; turn++) {
+#pragma unroll
+                for (int e = 0; e < PACK; e++)
+                    x[turn][e] += carry + before[turn];
+                store(dst + row * n, x[turn], n, at + turn * Team::size() * PACK, end, reverse, packed);
+                carry += all[turn];
+            }
         }
         if (!dst) {
             carry = Team::template reduce<ignis_sum>(carry);
@@ -128,7 +145,7 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
 
 /*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a
     block. */
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse,
                     int packed, int warps)
 {

@@ -417,8 +417,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
 
 /* >>select ------------------------------------------------------------------------------------------------------ */
 
-#define SELECT 8 /* elements of a thread at a time */
-#define WARPS (THREADS / 32)
+#define SELECT 8           /* elements of a thread at a time */
+#define SELECT_THREADS 512 /* at most; at least DIGITS */
 
 /*  The sum of x over all threads before this one; *all becomes that over all of the block. */
 __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
@@ -434,7 +434,7 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
         warp_sums[warp] = sum;
     __syncthreads();
     *all = 0;
-    for (int w = 0; w < WARPS; w++) {
+    for (int w = 0; w < (int)blockDim.x / 32; w++) {
         before += w < warp ? warp_sums[w] : 0;
         *all += warp_sums[w];
     }
@@ -444,11 +444,11 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
 /*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
     counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
     `items` items, a power of 2 from k on. One block a row. */
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
     extern __shared__ uint4 sort_memory[];
-    __shared__ uint32_t histogram[DIGITS], warp_sums[WARPS];
+    __shared__ uint32_t histogram[DIGITS], warp_sums[SELECT_THREADS / 32];
     __shared__ uint32_t found_digit, found_before;
     LongItem *item = (LongItem *)sort_memory;
     const T *row = src + blockIdx.x * n;
@@ -456,16 +456,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     uint32_t missing = k, all; /* among keys that agree with it so far */
 
     for (int shift = 8 * (int)sizeof(T) - 8; shift >= 0; shift -= 8) {
-        histogram[threadIdx.x] = 0;
+        if (threadIdx.x < DIGITS)
+            histogram[threadIdx.x] = 0;
         __syncthreads();
 #pragma unroll 8
-        for (long long i = threadIdx.x; i < n; i += THREADS) {
+        for (long long i = threadIdx.x; i < n; i += blockDim.x) {
             const Key key = key_of_element(row[i], descending);
             if ((key & known) == limit)
                 atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
         }
         __syncthreads();
-        const uint32_t count = histogram[threadIdx.x], before = sum_before(count, warp_sums, &all);
+        const uint32_t count = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before(count, warp_sums, &all);
         if (before < missing && missing <= before + count) {
             found_digit = threadIdx.x;
             found_before = before;
@@ -477,10 +478,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
         __syncthreads();
     }
 
-    for (int i = threadIdx.x; i < items; i += THREADS)
+    for (int i = threadIdx.x; i < items; i += blockDim.x)
         set(item[i], ~Key(0), ~0u); /* behind all others */
     uint32_t taken = 0, equal = 0;  /* so far */
-    for (long long at = 0; at < n; at += THREADS * SELECT) {
+    for (long long at = 0; at < n; at += blockDim.x * SELECT) {
         const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
         Key key[SELECT];
         uint32_t equals = 0, less = 0; /* bits */
@@ -506,7 +507,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
                 set(item[to++], key[e], (uint32_t)(first + e));
     }
     sort_items(item, items, items);
-    for (int i = threadIdx.x; i < k; i += THREADS) {
+    for (int i = threadIdx.x; i < k; i += blockDim.x) {
         const uint32_t position = position_of(item[i]);
         positions[(long long)blockIdx.x * k + i] = position;
         values[(long long)blockIdx.x * k + i] = row[position];
