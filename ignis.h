@@ -6321,6 +6321,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
     traced->rate = thread->rate;
     traced->told = thread->told;
     traced->operation = thread->operation;
+    traced->ms = -1;
     thread->bytes = thread->flops = 0;
     thread->told = false;
     ignis__mutex_lock(&ignis__profile_lock);
@@ -26381,26 +26382,31 @@ IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
     for (k = 0; k < count; k++)
         ignis__traced_events_free(&items[k]);
     ignis__free(items);
+    ignis__mutex_lock(&ignis__profile_lock);
     for (i = 0; i < IGNIS_MAX_DEVICES; i++) {
         if (ignis__profile.base[i].event)
             (void)IGNIS__CUDA(cuEventDestroy_v2, (ignis__profile.base[i].event));
         ignis__profile.base[i].event = NULL;
     }
+    ignis__mutex_unlock(&ignis__profile_lock);
 }
 
 /*  Asks when the items of a device were, once it is idle. What was lost to a fault has no time. */
 IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
 {
+    void *base;
+    int64_t base_ns;
     float at, ms;
     size_t k;
+    ignis__mutex_lock(&ignis__profile_lock);
+    base = ignis__profile.base[device].event;
+    base_ns = ignis__profile.base[device].ns;
+    ignis__mutex_unlock(&ignis__profile_lock);
     for (k = 0; k < count; k++) {
         ignis__traced *traced = &items[k];
-        if (traced->device != device || !traced->first)
-            continue;
-        traced->ms = -1;
-        if (IGNIS__CUDA(cuEventElapsedTime, (&at, ignis__profile.base[device].event, traced->first)) == 0 &&
+        if (traced->device == device && traced->first && IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
             IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
-            traced->at_ns = ignis__profile.base[device].ns + (int64_t)((double)at * 1e6);
+            traced->at_ns = base_ns + (int64_t)((double)at * 1e6);
             traced->ms = (double)ms;
         }
     }
@@ -26408,9 +26414,9 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
 
 /*  An operation knows its arrays, and not always which of its kernels moves them: the longest one of those that have not been told. Without memory
     for that, bytes stay with the first. */
-IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count)
+IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
 {
-    ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(ignis__profile.threads + 1) * sizeof *longest); /* by thread */
+    ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
     size_t k;
     for (k = 0; longest && k < count; k++) {
         ignis__traced *traced = &items[k], **so_far = &longest[traced->thread];
@@ -26641,7 +26647,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
     ignis__traced *items;
     size_t count, lost;
     int64_t begin_ns;
-    int row_count = 0;
+    int row_count = 0, threads;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -26658,11 +26664,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
     count = ignis__profile.count;
     lost = ignis__profile.lost;
     begin_ns = ignis__profile.begin_ns;
+    threads = ignis__profile.threads;
     ignis__profile.items = NULL;
     ignis__profile.count = ignis__profile.capacity = ignis__profile.lost = 0;
     ignis__mutex_unlock(&ignis__profile_lock);
     ok = ignis__profile_devices(call, items, count, false);
-    ignis__profile_share(items, count);
+    ignis__profile_share(items, count, threads);
     rows = ignis__profile_sum(items, count, &row_count);
     if (!rows) {
         ignis__fail_host_memory(call, (count + 1) * sizeof *rows);
@@ -26966,7 +26973,8 @@ static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ig
         case IGNIS__CU_POINTER_MEMORY_TYPE: *(int *)values[i] = memory ? IGNIS__CU_MEMORY_DEVICE : 0; break;
         case IGNIS__CU_POINTER_ORDINAL: *(int *)values[i] = 0; break;
         case IGNIS__CU_POINTER_RANGE_START: *(ignis__address *)values[i] = memory ? memory->start : 0; break;
-        default: *(size_t *)values[i] = memory ? memory->size : 0;
+        case IGNIS__CU_POINTER_RANGE_SIZE: *(size_t *)values[i] = memory ? memory->size : 0; break;
+        default: break;
         }
     }
     ignis__mutex_unlock(&ignis__dry.lock);
@@ -27379,6 +27387,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 /*  IGNIS_TRACE_CALLS: functions that make or launch something say first where they are called. */
 #if defined(IGNIS_TRACE_CALLS) && !defined(IGNIS__AT)
 #define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
+#define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
+#define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
+#define ignis_upsample(...) IGNIS__AT(ignis_upsample(__VA_ARGS__))
+#define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
+#define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
+#define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
 #define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
 #define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
 #define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
