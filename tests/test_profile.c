@@ -3,6 +3,8 @@
 #define IGNIS_TRACE_CALLS
 #include "tensor.h"
 
+#include "../ignis_collective.h"
+
 #include <ctype.h>
 #include <unistd.h>
 
@@ -258,6 +260,39 @@ TEST(a_capture_is_not_written_down_and_a_graph_is_one_item)
     test_check_series(array, 6, 2.0F, 0.0F);
     CHECK_OK(ignis_graph_free(graph));
     CHECK_OK(ignis_array_free(array));
+}
+
+TEST(collective_operations_are_told_from_other_kernels)
+{
+    ignis_comm comms[2];
+    ignis_array_desc desc;
+    ignis_array arrays[2];
+    char *text;
+    int i;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(100);
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, NULL));
+    for (i = 0; i < 2; i++) {
+        desc.device = i ? i : IGNIS_DEVICE_0;
+        arrays[i] = ignis_array_create(&desc);
+        CHECK_OK(ignis_array_fill(arrays[i], i + 1));
+    }
+    CHECK_OK(ignis_profile_begin());
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_comm_all_reduce(comms[i], arrays[i], arrays[i], IGNIS_OP_SUM));
+    CHECK_OK(ignis_profile_end(scratch_path("comm.json"), NULL));
+    text = read_text(scratch_path("comm.json"));
+    CHECK(text && is_json(text));
+    CHECK(count_of(text, "\"cat\": \"collective\"") >= 2);
+    CHECK_HAS(text, "\"call\": \"ignis_comm_all_reduce\"");
+    free(text);
+    for (i = 0; i < 2; i++) {
+        test_check_series(arrays[i], 100, 3.0F, 0.0F);
+        CHECK_OK(ignis_array_free(arrays[i]));
+        CHECK_OK(ignis_comm_destroy(comms[i]));
+    }
 }
 
 static void *fill_often(void *context)
