@@ -104,26 +104,50 @@ extern "C" __global__ void __launch_bounds__(32)
     dst += blockIdx.x * size;
     for (long long i = lane; i < size; i += 32)
         sums[i] = Wide(dst[i]);
-    for (long long at = lane; at - lane < n; at += 32 * ahead) {
-        long long id[ahead];
-        T x[ahead];
+    const auto fetch = [&](int (&to)[ahead], T (&x)[ahead], long long at) {
 #pragma unroll
         for (int k = 0; k < ahead; k++) {
             const bool is_there = at + 32 * k < n;
-            id[k] = is_there ? ignis_index(ids, id_bytes, first + at + 32 * k) : -1;
+            const long long id = is_there ? ignis_index(ids, id_bytes, first + at + 32 * k) : -1;
+            to[k] = id >= 0 && id < size ? (int)id : -1;
             x[k] = is_there ? src[first + at + 32 * k] : T(0);
         }
+    };
+    int to[ahead], next_to[ahead];
+    T x[ahead], next_x[ahead];
+    fetch(next_to, next_x, lane);
+    for (long long at = lane; at - lane < n; at += 32 * ahead) {
+#pragma unroll
+        for (int k = 0; k < ahead; k++)
+            to[k] = next_to[k], x[k] = next_x[k];
+        fetch(next_to, next_x, at + 32 * ahead);
         __syncwarp();
 #pragma unroll
         for (int k = 0; k < ahead; k++) {
-            const bool inside = id[k] >= 0 && id[k] < size;
-            const int to = inside ? (int)id[k] : -1;
-            const int before = __popc(__match_any_sync(0xffffffff, to) & ((1u << lane) - 1)); /* lanes that add to the same */
-            for (int turn = 0; __any_sync(0xffffffff, inside && before >= turn); turn++) {
-                if (inside && before == turn)
-                    sums[to] += Wide(x[k]);
+            const bool inside = to[k] >= 0;
+            Wide *const sum = sums + (inside ? to[k] : 0);
+            const Wide before = *sum;
+            __syncwarp();
+            if (inside)
+                *(volatile int *)sum = lane; /* of lanes that add to the same one remains */
+            __syncwarp();
+            const bool alone = !inside || *(volatile int *)sum == lane;
+            __syncwarp();
+            if (__all_sync(0xffffffff, alone)) {
+                if (inside)
+                    *sum = before + Wide(x[k]);
+            } else {
+                const int others = __popc(__match_any_sync(0xffffffff, to[k]) & ((1u << lane) - 1)); /* those before this one */
+                if (inside && others == 0)
+                    *sum = before + Wide(x[k]);
                 __syncwarp();
+                for (int turn = 1; __any_sync(0xffffffff, inside && others >= turn); turn++) {
+                    if (inside && others == turn)
+                        *sum += Wide(x[k]);
+                    __syncwarp();
+                }
             }
+            __syncwarp();
         }
     }
     __syncwarp();

@@ -17,46 +17,37 @@ typedef ignis_wide<T> Wide;
 #define THREADS 256
 #define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T)) /* consecutive elements of a thread */
 #define IN_FLIGHT 8                                     /* rows that a thread of the columns loads before it adds the first */
-#define TURNS (PACK * (int)sizeof(Wide) > 16 ? 2 : 4)   /* packs of a row that a thread loads before it adds the first */
 
-/*  Each x becomes the sum of those of the threads of the team before this one, and all[] that over the whole team. */
-template <typename Team> __device__ inline void sum_before(Wide (&x)[TURNS], Wide (&all)[TURNS])
+/*  The sum of x over all threads of the team before this one; *all becomes that over the whole team. */
+template <typename Team> __device__ inline Wide sum_before(Wide x, Wide *all)
 {
-    __shared__ Wide warp_sums[TURNS][THREADS / 32];
+    __shared__ Wide warp_sums[THREADS / 32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    Wide sum = x, before = 0;
 #pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2)
-#pragma unroll
-        for (int turn = 0; turn < TURNS; turn++) {
-            const Wide lower = __shfl_up_sync(0xffffffff, x[turn], distance);
-            if (lane >= distance)
-                x[turn] = lower + x[turn];
-        }
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const Wide lower = __shfl_up_sync(0xffffffff, sum, distance);
+        if (lane >= distance)
+            sum = lower + sum;
+    }
+    const Wide up_to_me = sum;
     if constexpr (Team::is_block) {
         __syncthreads();
-#pragma unroll
-        for (int turn = 0; turn < TURNS; turn++)
-            if (lane == 31)
-                warp_sums[turn][warp] = x[turn];
+        if (lane == 31)
+            warp_sums[warp] = sum;
         __syncthreads();
-    }
+        *all = 0;
 #pragma unroll
-    for (int turn = 0; turn < TURNS; turn++) {
-        const Wide up_to_me = x[turn], lower = __shfl_up_sync(0xffffffff, up_to_me, 1);
-        Wide before = 0;
-        if constexpr (Team::is_block) {
-            all[turn] = 0;
-#pragma unroll
-            for (int w = 0; w < THREADS / 32; w++) {
-                if (w == warp)
-                    before = all[turn];
-                all[turn] += warp_sums[turn][w];
-            }
-        } else {
-            all[turn] = __shfl_sync(0xffffffff, up_to_me, 31);
+        for (int w = 0; w < THREADS / 32; w++) {
+            if (w == warp)
+                before = *all;
+            *all += warp_sums[w];
         }
-        x[turn] = lane ? before + lower : before;
+    } else {
+        *all = __shfl_sync(0xffffffff, sum, 31);
     }
+    const Wide lower = __shfl_up_sync(0xffffffff, up_to_me, 1);
+    return lane ? before + lower : before;
 }
 
 /*  PACK elements from i on, in the order of the sum; there are none from end on. */
@@ -103,49 +94,48 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
 {
     for (long long item = Team::first(); item < outer * parts; item += Team::count()) {
         const long long row = item / parts, part = item % parts, begin = part * part_length, end = min(begin + part_length, n);
-        Wide carry = 0;
-        if (dst && parts > 1) {
+        const long long first = begin + Team::thread() * PACK;
+        Wide carry = 0, next[PACK];
+        if (!dst) {
+#pragma unroll 4
+            for (long long i = first; i < end; i += Team::size() * PACK) {
+                Wide x[PACK];
+                load(x, src + row * n, n, i, end, reverse, packed);
+#pragma unroll
+                for (int e = 1; e < PACK; e++)
+                    x[e] += x[e - 1];
+                carry += x[PACK - 1];
+            }
+            carry = Team::template reduce<ignis_sum>(carry);
+            if (Team::thread() == 0)
+                partial[item] = carry;
+            continue;
+        }
+        load(next, src + row * n, n, first, end, reverse, packed);
+        if (parts > 1) {
             for (long long p = Team::thread(); p < part; p += Team::size())
                 carry += partial[row * parts + p];
             carry = Team::template reduce<ignis_sum>(carry);
         }
-        for (long long at = begin + Team::thread() * PACK; at - Team::thread() * PACK < end; at += TURNS * Team::size() * PACK) {
-            Wide x[TURNS][PACK], before[TURNS], all[TURNS];
+        for (long long i = first; i - first < end - begin; i += Team::size() * PACK) {
+            Wide x[PACK], all;
 #pragma unroll
-            for (int turn = 0; turn < TURNS; turn++)
-                load(x[turn], src + row * n, n, at + turn * Team::size() * PACK, end, reverse, packed);
+            for (int e = 0; e < PACK; e++)
+                x[e] = e ? x[e - 1] + next[e] : next[e];
+            load(next, src + row * n, n, i + Team::size() * PACK, end, reverse, packed);
+            const Wide before = carry + sum_before<Team>(x[PACK - 1], &all);
 #pragma unroll
-            for (int turn = 0; turn < TURNS; turn++) {
-#pragma unroll
-                for (int e = 1; e < PACK; e++)
-                    x[turn][e] += x[turn][e - 1];
-                before[turn] = x[turn][PACK - 1];
-                if (!dst)
-                    carry += before[turn];
-            }
-            if (!dst)
-                continue;
-            sum_before<Team>(before, all);
-#pragma unroll
-            for (int turn = 0; turn < TURNS; turn++) {
-#pragma unroll
-                for (int e = 0; e < PACK; e++)
-                    x[turn][e] += carry + before[turn];
-                store(dst + row * n, x[turn], n, at + turn * Team::size() * PACK, end, reverse, packed);
-                carry += all[turn];
-            }
-        }
-        if (!dst) {
-            carry = Team::template reduce<ignis_sum>(carry);
-            if (Team::thread() == 0)
-                partial[item] = carry;
+            for (int e = 0; e < PACK; e++)
+                x[e] += before;
+            store(dst + row * n, x, n, i, end, reverse, packed);
+            carry += all;
         }
     }
 }
 
 /*  inner is 1. packed: n and part_length are multiples of PACK, dst and src aligned to 16 bytes. warps: a warp does a part, and not a
     block. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
     ignis_scan_rows(T *dst, Wide *partial, const T *src, long long outer, long long n, long long part_length, long long parts, int reverse,
                     int packed, int warps)
 {

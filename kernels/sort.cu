@@ -417,11 +417,10 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
 
 /* >>select ------------------------------------------------------------------------------------------------------ */
 
-#define SELECT 8           /* elements of a thread at a time */
-#define SELECT_THREADS 512 /* at most; at least DIGITS */
+#define SELECT 8 /* elements of a thread at a time */
 
 /*  The sum of x over all threads before this one; *all becomes that over all of the block. */
-__device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
+template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t sum = x, before = 0;
@@ -434,7 +433,7 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
         warp_sums[warp] = sum;
     __syncthreads();
     *all = 0;
-    for (int w = 0; w < (int)blockDim.x / 32; w++) {
+    for (int w = 0; w < threads / 32; w++) {
         before += w < warp ? warp_sums[w] : 0;
         *all += warp_sums[w];
     }
@@ -444,11 +443,11 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
 /*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
     counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
     `items` items, a power of 2 from k on. One block a row. */
-extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+template <int threads>
+__device__ inline void select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
     extern __shared__ uint4 sort_memory[];
-    __shared__ uint32_t histogram[DIGITS], warp_sums[SELECT_THREADS / 32];
+    __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
     __shared__ uint32_t found_digit, found_before;
     LongItem *item = (LongItem *)sort_memory;
     const T *row = src + blockIdx.x * n;
@@ -460,13 +459,13 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
             histogram[threadIdx.x] = 0;
         __syncthreads();
 #pragma unroll 8
-        for (long long i = threadIdx.x; i < n; i += blockDim.x) {
+        for (long long i = threadIdx.x; i < n; i += threads) {
             const Key key = key_of_element(row[i], descending);
             if ((key & known) == limit)
                 atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
         }
         __syncthreads();
-        const uint32_t count = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before(count, warp_sums, &all);
+        const uint32_t count = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before<threads>(count, warp_sums, &all);
         if (before < missing && missing <= before + count) {
             found_digit = threadIdx.x;
             found_before = before;
@@ -478,10 +477,10 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
         __syncthreads();
     }
 
-    for (int i = threadIdx.x; i < items; i += blockDim.x)
+    for (int i = threadIdx.x; i < items; i += threads)
         set(item[i], ~Key(0), ~0u); /* behind all others */
     uint32_t taken = 0, equal = 0;  /* so far */
-    for (long long at = 0; at < n; at += blockDim.x * SELECT) {
+    for (long long at = 0; at < n; at += threads * SELECT) {
         const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
         Key key[SELECT];
         uint32_t equals = 0, less = 0; /* bits */
@@ -493,13 +492,13 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
         }
         if (!__syncthreads_or(equals | less))
             continue;
-        uint32_t rank = equal + sum_before(__popc(equals), warp_sums, &all);
+        uint32_t rank = equal + sum_before<threads>(__popc(equals), warp_sums, &all);
         equal += all;
 #pragma unroll
         for (int e = 0; e < SELECT; e++)
             if (equals >> e & 1)
                 less |= (uint32_t)(rank++ < missing) << e;
-        uint32_t to = taken + sum_before(__popc(less), warp_sums, &all);
+        uint32_t to = taken + sum_before<threads>(__popc(less), warp_sums, &all);
         taken += all;
 #pragma unroll
         for (int e = 0; e < SELECT; e++)
@@ -507,9 +506,22 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
                 set(item[to++], key[e], (uint32_t)(first + e));
     }
     sort_items(item, items, items);
-    for (int i = threadIdx.x; i < k; i += blockDim.x) {
+    for (int i = threadIdx.x; i < k; i += threads) {
         const uint32_t position = position_of(item[i]);
         positions[(long long)blockIdx.x * k + i] = position;
         values[(long long)blockIdx.x * k + i] = row[position];
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
+    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+{
+    select<THREADS>(values, positions, src, n, k, items, descending);
+}
+
+/*  The same by larger blocks, for few rows. */
+extern "C" __global__ void __launch_bounds__(512)
+    ignis_sort_select_few(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+{
+    select<512>(values, positions, src, n, k, items, descending);
 }

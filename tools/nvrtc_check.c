@@ -173,10 +173,31 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
+#define PATCHES(which) " -DIGNIS_PATCHES=" #which
+static const char *const gemm[] = {"-DIGNIS_T=1",
+                                   "-DIGNIS_T=2",
+                                   "-DIGNIS_T=3",
+                                   "-DIGNIS_T=4",
+                                   "-DIGNIS_T=2" PATCHES(1),
+                                   "-DIGNIS_T=3" PATCHES(1),
+                                   "-DIGNIS_T=3" PATCHES(2),
+                                   "-DIGNIS_T=4" PATCHES(1),
+                                   "-DIGNIS_T=4" PATCHES(2),
+                                   NULL};
 #define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
-static const char *const gemm_mma[] = {
-    "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
-    "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
+static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 1),
+                                       "-DIGNIS_T=1" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=3" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=3" TRANSPOSED(1, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 1) PATCHES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 0) PATCHES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 0) PATCHES(2),
+                                       "-DIGNIS_T=3" TRANSPOSED(0, 1) PATCHES(1),
+                                       "-DIGNIS_T=3" TRANSPOSED(1, 0) PATCHES(2),
+                                       NULL};
 
 #define TILED(a, b, columns, direct) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns " -DIGNIS_DIRECT=" #direct
 static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
@@ -192,6 +213,11 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
                                           "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
                                           "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
+                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(0, 1, 128, 0) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
+                                          "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
                                           NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
@@ -230,12 +256,13 @@ static const struct {
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 8},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
