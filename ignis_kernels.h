@@ -23,7 +23,7 @@
         elementwise.cu              71 lines    2947 bytes
         embedding.cu               187 lines    8458 bytes
         gather.cu                  225 lines    9795 bytes
-        gemm.cu                    333 lines   14081 bytes
+        gemm.cu                    333 lines   14117 bytes
         gemm.cuh                   286 lines   13483 bytes
         gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                221 lines   10233 bytes
@@ -6060,8 +6060,8 @@ static const char *const ignis__lines_gemm_cu[] = {
     "// SPDX-License-Identifier: MIT",
     "/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product",
     "",
-    "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64 in double, in the order of k: equal",
-    "    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.",
+    "    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64",
+    "    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.",
     "*/",
     "#include \"ignis.cuh\"",
     "",
@@ -6207,8 +6207,8 @@ static const char *const ignis__lines_gemm_cu[] = {
     "    };",
     "    __shared__ Shared shared;",
     "    const Place place(p, blockIdx.x, BM, BN);",
-    "    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);",
-    "    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);",
+    "    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);",
+    "    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);",
     "    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;",
     "    const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;",
     "    Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;",
@@ -12134,7 +12134,7 @@ static const ignis__source ignis__sources[] = {
     {"elementwise.cu", 0xcc28af4d996e49f2ULL, ignis__lines_elementwise_cu, 71},
     {"embedding.cu", 0xa555588f282c38aaULL, ignis__lines_embedding_cu, 187},
     {"gather.cu", 0xbac431cdc50112d8ULL, ignis__lines_gather_cu, 225},
-    {"gemm.cu", 0x99543c4b712b7b1dULL, ignis__lines_gemm_cu, 333},
+    {"gemm.cu", 0xa8ea14428a6bf067ULL, ignis__lines_gemm_cu, 333},
     {"gemm.cuh", 0x350195b2f1dd5c76ULL, ignis__lines_gemm_cuh, 286},
     {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0x4d13bdd80f50615cULL, ignis__lines_gemm_mma_cu, 221},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64 in double, in the order of k: equal
-    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64
+    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
 */
 #include "ignis.cuh"
 
@@ -148,8 +148,8 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     };
     __shared__ Shared shared;
     const Place place(p, blockIdx.x, BM, BN);
-    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
-    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;
     Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;
