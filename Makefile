@@ -213,7 +213,7 @@ check-torch: $(SIMULATOR)
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
-LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows ops_shape map training)
+LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim optimizers losses matmul gemm layers conv)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)

@@ -2000,12 +2000,12 @@ typedef struct ignis_conv_desc {
     the result [images, out height, out width, outs] with out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. For
     ignis_conv1d the same without height. desc may be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, f32 with ignis_desc.allow_tf32;
-    channels of a group that are no multiple of 8 (tf32: 4) are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
+    channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2), are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
     ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
     f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that is not
-    [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that
+    is not [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
     than 2^30 pixels, or elements of a patch).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
@@ -2574,24 +2574,34 @@ typedef enum ignis_mask {
 } ignis_mask;
 
 typedef struct ignis_sdpa_desc {
-    int num_heads;    /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask;  /* IGNIS_MASK_CAUSAL */
-    double scale;     /* of the scores, positive (1 / sqrt(head_dim)) */
+    int num_heads;        /* a row of q is num_heads heads of head_dim elements (1) */
+    int num_kv_heads;     /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    ignis_mask mask;      /* IGNIS_MASK_CAUSAL */
+    double scale;         /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;           /* a query sees keys that are less than so many places from its own (all) */
+    double softcap;       /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor bias;    /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the scores
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
+    desc->window: query i is at the place of key i + sk - sq. With a causal mask it sees that key and the window - 1 before it, else window - 1 on
+    both sides. desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind their sequence's length see
+    its keys as others do. Keys that nobody sees take no time, forward and backward. desc->softcap is that of Gemma 2.
+    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Its gradient is
+    added up over what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
+    does not matter.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least and there are a query and a
-    key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer; their gradients need 4 bytes for each element
-    of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to the
-    logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
-    of a result, at most 2^18 bytes for each multiprocessor.
+    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least, there are a query and a key
+    (for the gradients 32 queries, or 16 if head_dim is not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each
+    element of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to
+    the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for
+    the parts of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
-    positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale or softcap is
+    not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
@@ -2618,6 +2628,17 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
+
+/*  ignis_decode_sdpa_with - ignis_decode_sdpa with the options of ignis_sdpa
+    The query comes last in its sequence, also where lengths say that this has fewer keys than the cache has room for: a window is the last
+    `window` keys before the length. So a batch may have sequences of different lengths, and a graph that was captured may go on with a cache
+    that grows, whose length is in device memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as
+    many as k has room for. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_sdpa and ignis_decode_sdpa.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
 
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
@@ -3064,6 +3085,10 @@ static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_
 static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
 {
     return ignis_sdpa_packed(qkv, &desc, &rope);
+}
+static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+{
+    return ignis_decode_sdpa_with(q, k, v, &desc);
 }
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
@@ -11577,10 +11602,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
     X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
     X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
+    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias")                            \
     X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
     X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
     X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
     X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias")                    \
     X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
     X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
     X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
@@ -11747,13 +11774,15 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
+#define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
+
 /*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
                                             ignis__module *unit)
 {
     ignis__program program;
-    char dtype_define[32], copy[128];
-    const char *options[8];
+    char dtype_define[32], copy[IGNIS__DEFINES];
+    const char *options[10];
     char *text = ignis__source_join(&ignis__sources[source]), *at;
     bool made;
     if (!text) {
@@ -11820,7 +11849,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
 typedef struct ignis__variant {
     ignis__builtin builtin;
     ignis_dtype dtype;
-    char define[128]; /* options, separated by spaces */
+    char define[IGNIS__DEFINES]; /* options, separated by spaces */
     ignis__module module;
     void *function;
     struct ignis__variant *next;
@@ -11846,6 +11875,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
                                                             ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
+    IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
     if (variant)
         return variant->function;
     variant = (ignis__variant *)ignis__alloc(sizeof *variant);
@@ -17901,7 +17931,7 @@ typedef struct ignis__gemm_kernel {
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    char define[160]; /* of its variant; "": none */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -18215,11 +18245,11 @@ typedef struct ignis__gemm_copy {
     int64_t row, stride, rows;
 } ignis__gemm_copy;
 
-/*  Gives an operand, matrices of so many rows, room of its own where they are packs. */
+/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
 static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                             int64_t count, int64_t *batch, int *packed)
+                             int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
-    int64_t pack = ignis__pack_elements(dtype);
+    int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
     if (*packed)
         return;
@@ -18227,27 +18257,30 @@ static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy 
     copy->row = *row;
     copy->stride = ignis__ceil_div(*row, pack) * pack;
     copy->rows = *batch ? rows * count : rows;
-    copy->to = ignis__op_write(op, ignis__op_new_row(op, copy->rows * copy->stride, dtype));
+    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
     *at = copy->to;
     *row = copy->stride;
     *batch = *batch ? rows * copy->stride : 0;
-    *packed = 1;
+    *packed = (int)(whole / pack);
 }
 
 /*  Makes one or two copies. */
 static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
 {
     void *params[] = {a, b};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
-                         ignis__ceil_div((a->rows * a->stride + b->rows * b->stride) / ignis__pack_elements(dtype), 256), 256, params);
+    int64_t pack = ignis__pack_elements(dtype),
+            packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
 /*  Copies operands whose rows are no packs to where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a);
-    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b);
+    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                     ignis__pack_elements(dtype));
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
@@ -21283,10 +21316,11 @@ static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 
 typedef struct ignis__conv_operand {
     ignis__address at;
     int64_t channels; /* as they lie there */
-    int packed;       /* they are whole packs of 16 bytes */
+    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are. */
+/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are; a pack
+    of few channels is half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
                                  const int64_t channels[2])
 {
@@ -21297,12 +21331,16 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
     int i;
     memset(copies, 0, sizeof copies);
     for (i = 0; i < 2; i++) {
+        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
         operand[i].at = ignis__op_read(op, arrays[i]);
         operand[i].channels = channels[i];
-        operand[i].packed = ignis__gemm_packed(c->dtype, operand[i].at, channels[i], 0);
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+            operand[i].packed = (int)(whole / pack);
+        else
+            operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
             ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
-                             &operand[i].packed);
+                             &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
@@ -21380,6 +21418,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
 {
     if (!op->ok)
         return false;
+    if (p->packed_a != 1 || p->packed_b != 1)
+        p->wgmma_k = 0;
     if (!ignis__conv_is_depthwise(c))
         return ignis__gemm_compute(op, c->dtype, p, epilogue);
     ignis__depthwise(op, c, p, sums);
@@ -24102,16 +24142,29 @@ typedef struct ignis__attention {
     ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
     ignis__address lse, delta;
     int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale;
+    double scale, softcap;
+    ignis__attention_rows bias, grad_bias;
+    ignis__address lengths;
+    int window;                  /* max(sq, sk): none */
+    int bias_dtype, has_lengths; /* 0: none. These two are the host's: no kernel has them */
 } ignis__attention;
 
-/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim]. */
+/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
+    those count that the mask and the window show; lengths are the device's. */
 static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
 {
-    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size;
-    double seen = p->sq == 0 ? 0 : p->causal ? (double)p->sk - 0.5 * ((double)p->sq - 1) : (double)p->sk; /* keys of a query */
+    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
+    int i, place, first, last;
+    if (!ignis__profiling())
+        return;
+    for (i = 0; i < p->sq; i++) {
+        place = i + p->sk - p->sq;
+        first = place >= p->window ? place - p->window + 1 : 0;
+        last = p->causal ? place : p->sk - 1 - place < p->window ? p->sk - 1 : place + p->window - 1;
+        seen += last >= first ? last - first + 1 : 0;
+    }
     ignis__cost(size * p->head_dim * (like_q * pairs * p->sq + like_k * (double)p->batches * p->kv_heads * p->sk),
-                2.0 * products * pairs * p->sq * seen * p->head_dim, (int)dtype);
+                2.0 * products * pairs * seen * p->head_dim, (int)dtype);
 }
 
 /*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
@@ -24120,10 +24173,25 @@ typedef struct ignis__attention_shape {
 } ignis__attention_shape;
 
 typedef struct ignis__attention_variant {
-    char define[32];
-    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel;
-    ignis__attention_shape forward, kv, q;
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
 } ignis__attention_variant;
+
+/*  Whether there is a window, or lengths of sequences. */
+static bool ignis__attention_ranged(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+
+/*  Adds the options of kernels/attention.cuh that make the variant of a program. */
+static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+{
+    size_t length = strlen(define);
+    if (ranged)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
+    if (p->softcap > 0)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
+    if (p->bias_dtype)
+        snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
+}
 
 /*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
 static const struct {
@@ -24175,6 +24243,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "head_dim is not a multiple of 8 from 64 to 256";
     else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
         why = "there is no query or no key";
+    else if (p->bias_dtype)
+        why = "there is a bias";
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
@@ -24217,13 +24287,16 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
         variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
         variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_BIAS;
         variant.forward = ignis__attention_mma[i].forward;
         variant.kv = ignis__attention_mma[i].kv;
         variant.q = ignis__attention_mma[i].q;
         variant.forward.shared = 2 * head_dim * (variant.forward.rows + 4 * variant.forward.walk);
         variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 16 * variant.kv.walk;
         variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 8 * variant.q.rows;
-    } else { /* as computed at the top of kernels/attention.cu */
+        variant.bias = variant.q;
+        variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
+    } else {                                                  /* as computed at the top of kernels/attention.cu */
         while (head_dim < p->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
@@ -24231,6 +24304,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
         variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
         variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_BIAS;
         variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
         variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
         lines = variant.forward.threads / 8;
@@ -24239,9 +24313,10 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.forward.shared =
             (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
         variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
-        variant.q = variant.kv;
+        variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
     return variant;
 }
 
@@ -24265,6 +24340,33 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
     return rows;
 }
 
+/*  Where the rows of a bias are, whose shape has been checked; a dimension that is shared has no steps. */
+static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
+{
+    ignis__attention_rows rows = IGNIS__ZERO;
+    int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
+    int i;
+    rows.data = address;
+    for (i = 0; i < shape->ndim - 1; i++) {
+        int64_t size = shape->dim[shape->ndim - 2 - i];
+        *steps[i] = size > 1 ? step : 0;
+        step *= size;
+    }
+    return rows;
+}
+
+/*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
+static int ignis__attention_extras(ignis__op *op, int input, ignis__attention *p)
+{
+    if (p->bias_dtype) {
+        p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
+        input++;
+    }
+    if (p->has_lengths)
+        p->lengths = ignis__op_read(op, op->in[input++]);
+    return input;
+}
+
 /*  The addresses of q, k, v, which were checked, and of the result. */
 static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
@@ -24274,6 +24376,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
     p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
     p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
+    ignis__attention_extras(op, 3, p);
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -24380,6 +24483,23 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
         ignis__attention_cost(p, dtype, 3, 2, 3);
         ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
     }
+    if (p->grad_bias.data) {
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
+                 (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads, 1,
+                         (size_t)variant.bias.shared, params);
+    }
+}
+
+/*  Makes the gradient of the bias, an input of the backward function, where it is needed. */
+static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
+{
+    ignis__array *grad;
+    if (!p->bias_dtype || !needed)
+        return NULL;
+    grad = ignis__op_new_like(op, op->in[input]);
+    p->grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    return grad;
 }
 
 /*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
@@ -24432,7 +24552,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
     void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
-    char define[64];
+    char define[96];
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
@@ -24447,6 +24567,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     scratch.section = ignis__attention_backward_section(p);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
                      params);
@@ -24459,8 +24580,8 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
-    ignis__op op; /* of grad_out, q, k, v, out, lse */
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
+    ignis__array *gradients[4] = {NULL, NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
     ignis_dtype dtype;
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
@@ -24473,6 +24594,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
     p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
+    ignis__attention_extras(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
     if (args->needed[0] || wgmma) {
         grad_q = ignis__op_new_like(&op, op.in[1]);
@@ -24487,37 +24609,94 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
+    if (p.bias_dtype)
+        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
     if (wgmma)
         ignis__attention_backward_wgmma(&op, dtype, &p);
     else
         ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }
 
-/*  packed: q, k and v are in one tensor. */
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, bool packed, ignis__attention *p)
+/*  Adds the tensors of a desc to the inputs of an operation, behind `count`. Returns how many there are then. */
+static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
+{
+    if (desc && desc->bias.id)
+        inputs[count++] = desc->bias;
+    if (desc && desc->lengths.id)
+        inputs[count++] = desc->lengths;
+    return count;
+}
+
+/*  Checks what a desc has beside heads, mask and scale; its tensors are inputs from one on. The sizes are known. */
+static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *p)
+{
+    const ignis_shape *shape;
+    int64_t sizes[4];
+    int i;
+    if (desc->window < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->window is %d, below 0", desc->window);
+    if (!(desc->softcap >= 0 && desc->softcap < 1e30))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
+    p->window = p->sq > p->sk ? p->sq : p->sk;
+    if (desc->window && desc->window < p->window)
+        p->window = p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+    p->softcap = desc->softcap;
+    if (desc->bias.id) {
+        shape = &op->in[input]->shape;
+        p->bias_dtype = (int)op->in[input]->dtype;
+        if (p->bias_dtype != (int)op->in[0]->dtype && (p->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s", ignis__dtypes[p->bias_dtype].name,
+                           ignis__dtypes[op->in[0]->dtype].name);
+        sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
+        for (i = 0; i < shape->ndim && i < 4; i++)
+            if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
+                break;
+        if (shape->ndim < 1 || shape->ndim > 4 || i < shape->ndim)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                           "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
+                           ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
+        input++;
+    }
+    if (desc->lengths.id) {
+        shape = &op->in[input]->shape;
+        p->has_lengths = 1;
+        if (op->in[input]->dtype != IGNIS_I32)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed", ignis__dtypes[op->in[input]->dtype].name);
+        if (shape->ndim != 1 || shape->dim[0] != p->batches)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences", ignis__shape_write(shape).text,
+                           p->batches);
+    }
+    return op->ok;
+}
+
+/*  q, k and v as three tensors; in one; of one query, where num_kv_heads follows from the shapes. */
+typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind, ignis__attention *p)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     int heads, kv_heads;
     desc = desc ? desc : &defaults;
     heads = desc->num_heads ? desc->num_heads : 1;
-    kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    kv_heads = desc->num_kv_heads || kind == IGNIS__SDPA_DECODE ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
-    if (kv_heads < 1)
+    if (kv_heads < (kind == IGNIS__SDPA_DECODE ? 0 : 1))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_kv_heads is %d, below 1", kv_heads);
     if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) ||
-        !(packed ? ignis__attention_packed_sizes(op, heads, kv_heads, p) : ignis__attention_sizes(op, heads, kv_heads, 256, p)))
+    if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
+        !(kind == IGNIS__SDPA_PACKED ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
+                                     : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
         p->scale = desc->scale;
-    return true;
+    return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, p);
 }
 
 /*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
@@ -24533,30 +24712,34 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 {
     const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
-    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t items, tiles, seen, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     int groups;
-    char define[96];
+    char define[128];
     memset(&plan, 0, sizeof plan);
     while (shape->head_dim < p->head_dim)
         shape++;
-    groups = p->sq <= 128 ? 2 : shape->groups; /* a third group would have nothing to do */
+    groups = p->sq <= 128 || ranged ? 2 : shape->groups; /* a third group would have nothing to do, or not enough registers */
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
+    ignis__attention_options(define, sizeof define, p, ranged);
 
     items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
+    seen = 64 * groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
+    tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
     plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
-    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    plan.counter = p->causal || ranged ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
     shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
@@ -24583,14 +24766,15 @@ static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__atten
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[] = {q, k, v};
+    ignis_tensor inputs[5];
     ignis__attention p;
     ignis__op op;
     ignis__array *out, *lse;
     int i;
-    if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
+    inputs[0] = q, inputs[1] = k, inputs[2] = v;
+    if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc, false, &p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &p);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
@@ -24600,6 +24784,8 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
             ignis__op_save(&op, op.in[i]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
+        for (i = 3; i < op.count; i++)
+            ignis__op_save(&op, op.in[i]);
     }
     ignis__sdpa_run(&op, out, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
@@ -24634,28 +24820,33 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, q and k that have turned, their frequencies */
-    ignis__array *grad;
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
+    ignis__array *gradients[2];
     ignis__address address;
+    int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    ignis__sdpa_packed_operands(&op, op.in[1], args->saved_count > 3 ? op.in[4] : NULL, p);
+    next = ignis__attention_extras(&op, 4, p);
+    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
     p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p->lse = ignis__op_read(&op, op.in[3]);
-    grad = ignis__op_new_like(&op, op.in[1]);
-    address = ignis__op_write(&op, grad);
+    gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
+    address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__attention_parts(p, grad, address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
     if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
         ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads) /* back, where they are */
         ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
-                         args->saved_count > 4 ? op.in[5] : NULL, -1);
-    return ignis__op_give(&op, args, 1, &grad);
+                         next + 1 < op.count ? op.in[next + 1] : NULL, -1);
+    if (!args->needed[0])
+        gradients[0] = NULL;
+    return ignis__op_give(&op, args, p->bias_dtype ? 2 : 1, gradients);
 }
 
 /*  An array for so many heads of each row of qkv. */
@@ -24692,11 +24883,13 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__attention *p = &packed.attention;
     ignis__op op;
     ignis__array *out, *lse, *own = NULL, *turned = NULL;
-    ignis_tensor result;
-    if (!ignis__op_begin(&op, call, 1, &qkv))
+    ignis_tensor result, inputs[3];
+    int i;
+    inputs[0] = qkv;
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     memset(&packed, 0, sizeof packed);
-    ignis__sdpa_prepare(&op, desc, true, p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
     if (rope) {
         own = ignis__rope_own(&op, rope);
         turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
@@ -24706,12 +24899,16 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
     if (op.ok)
         p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.ok)
+        ignis__attention_extras(&op, 1, p);
     if (op.records) {
         lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
         p->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
+        for (i = 1; i < op.count; i++)
+            ignis__op_save(&op, op.in[i]);
         if (turned)
             ignis__op_save(&op, turned);
         if (own) /* through a view: the array itself stays the caller's */
@@ -24726,7 +24923,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
 
 /*  How a cache is shared among blocks. */
 typedef struct ignis__decode_variant {
-    char define[32];
+    char define[96];
     ignis__builtin kernel, combine_kernel;
     int heads;                   /* query heads that a block does: it reads the keys once for all of them */
     int keys;                    /* that a block walks over at a time */
@@ -24742,6 +24939,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < p->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
@@ -24771,8 +24969,8 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
-    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->sk, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->sk, per_split);
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
@@ -24781,18 +24979,16 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
 }
 
-IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[] = {q, k, v};
+    ignis_tensor inputs[5];
     ignis__attention p;
     ignis__op op;
     ignis__array *out;
-    if (!ignis__op_begin(&op, "ignis_decode_sdpa", 3, inputs))
+    inputs[0] = q, inputs[1] = k, inputs[2] = v;
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    memset(&p, 0, sizeof p);
-    if (num_heads < 1)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
-    else if (ignis__attention_sizes(&op, num_heads, 0, 512, &p) && (p.sq != 1 || p.sk < 1))
+    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.sq != 1 || p.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
@@ -24800,6 +24996,23 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     if (op.ok && p.batches > 0)
         ignis__decode_run(&op, &p, out->dtype);
     return ignis__op_end(&op, out, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+{
+    static const char call[] = "ignis_decode_sdpa";
+    ignis_sdpa_desc desc = IGNIS__ZERO;
+    desc.num_heads = num_heads;
+    if (num_heads >= 1)
+        return ignis__decode_sdpa(call, q, k, v, &desc);
+    if (ignis__enter(call))
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
+    return ignis__no_tensor();
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+{
+    return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
 
 /* ===============================================================================================================
@@ -28674,6 +28887,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sdpa(...) IGNIS__AT(ignis_sdpa(__VA_ARGS__))
 #define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
 #define ignis_decode_sdpa(...) IGNIS__AT(ignis_decode_sdpa(__VA_ARGS__))
+#define ignis_decode_sdpa_with(...) IGNIS__AT(ignis_decode_sdpa_with(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))

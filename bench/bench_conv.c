@@ -3,7 +3,7 @@
 
         cc -O2 -I. bench/bench_conv.c -o bench_conv -lm -ldl -lpthread && ./bench_conv [part of a name]
 
-    Forward, and the gradients of x and w together. Lines are what bench/peer_conv.py reads, which adds PyTorch's times for the same work in the
+    Forward, and the gradients of x and w together, of the first layer that of w alone, as in training. Lines are what bench/peer_conv.py reads, which adds PyTorch's times for the same work in the
     same order, and the ratios.
 */
 #define IGNIS_IMPLEMENTATION
@@ -53,7 +53,7 @@ static const layer layers[] = {{"stem_7x7_3_64_s2", 1, 64, 224, 224, 3, 64, 7, 2
                                {"conv1d_3_512_512_1500", 0, 16, 1, 1500, 512, 512, 3, 1, 1}};
 
 typedef struct work {
-    bool is_row;
+    bool is_row, wants_x; /* the gradient of x */
     ignis_conv_desc desc;
     ignis_tensor x, w, y;
     ignis_array g;
@@ -74,7 +74,8 @@ static void run_forward(const work *l)
 
 static void run_backward(const work *l)
 {
-    (void)ignis_tensor_set_grad(l->x, IGNIS_NO_ARRAY);
+    if (l->wants_x)
+        (void)ignis_tensor_set_grad(l->x, IGNIS_NO_ARRAY);
     (void)ignis_tensor_set_grad(l->w, IGNIS_NO_ARRAY);
     (void)ignis_backward_retain(l->y, l->g);
 }
@@ -132,9 +133,10 @@ int main(int argc, char **argv)
         k.desc.stride[0] = k.desc.stride[1] = l.stride;
         k.desc.padding[0] = k.desc.padding[1] = l.kernel / 2;
         rows = k.is_row ? 1 : (l.height - 1) / l.stride + 1, columns = (l.width - 1) / l.stride + 1;
-        desc.requires_grad = true;
+        desc.requires_grad = k.wants_x = l.channels != 3;
         k.x = ignis_tensor_randn(
             k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels) : IGNIS_SHAPE(l.images, l.height, l.width, l.channels), &desc);
+        desc.requires_grad = true;
         k.w = ignis_tensor_randn(
             k.is_row ? IGNIS_SHAPE(l.outs, l.kernel, l.channels) : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups), &desc);
         desc.requires_grad = false;
@@ -147,7 +149,7 @@ int main(int argc, char **argv)
         all[0] += l.times * seconds[0];
         all[1] += l.times * seconds[1];
         printf("%-26s %9.4f ms %6.1f %9.4f ms %6.1f\n", l.name, 1e3 * seconds[0], 1e-12 * flops / seconds[0], 1e3 * seconds[1],
-               2e-12 * flops / seconds[1]);
+               (k.wants_x ? 2e-12 : 1e-12) * flops / seconds[1]);
         fflush(stdout);
         ignis_tape_clear();
         ignis_scope_end(scope);

@@ -219,20 +219,35 @@ KERNEL(1) ignis_gemm_tiny(const Product p)
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }
 
-/*  A copy of an operand whose rows consist of packs: `row` elements, then zeros. The host fills this in: ignis__gemm_copy in ignis.h. */
+/*  A copy of an operand whose rows consist of packs, or are half of one or less: `row` elements, then zeros. The host fills this in:
+    ignis__gemm_copy in ignis.h. */
 struct Copy {
     T *to;
     const T *from;
     long long row, stride, rows;
 };
 
+__device__ inline long long packs_of(const Copy &p) { return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16; }
+
 /*  Makes a pack of it. */
 __device__ inline void copy_pack(const Copy &p, long long at)
 {
     constexpr int N = 16 / sizeof(T);
     const long long across = p.stride / N;
-    if (at >= p.rows * across)
+    if (at >= packs_of(p))
         return;
+    if (across == 0) { /* a pack has several rows */
+        const int stride = (int)p.stride;
+        const long long first = at * (N / stride);
+        ignis_pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const long long r = first + i / stride, column = i % stride;
+            pack[i] = r < p.rows && column < p.row ? p.from[r * p.row + column] : T(0);
+        }
+        ignis_store(p.to + at * N, pack);
+        return;
+    }
     const long long r = at >> 32 ? at / across : (unsigned)at / (unsigned)across, column = (at - r * across) * N;
     const T *from = p.from + r * p.row + column;
     ignis_pack<T, N> pack;
@@ -245,7 +260,7 @@ __device__ inline void copy_pack(const Copy &p, long long at)
 /*  Makes one or two copies; a thread makes a pack. */
 KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
 {
-    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = first.rows * first.stride * (long long)sizeof(T) / 16;
+    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);
     if (at < of_first)
         copy_pack(first, at);
     else

@@ -19,6 +19,7 @@ enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
 #define IGNIS_PATCHES 0
 #endif
 enum { NO_PATCHES, PATCHES_A, PATCHES_B };
+enum { HALF_PACKED = 2 };
 
 /*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */
 struct Pixel {
@@ -90,7 +91,7 @@ struct Product {
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
-    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
+    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
 #if IGNIS_PATCHES
     Patches patches;
 #endif

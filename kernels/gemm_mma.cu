@@ -37,7 +37,7 @@ template <int operand, int rows, bool by_k, int threads> struct Tile {
 
     /*  Starts to copy rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
     static __device__ void copy(const Product &p, int to, const T *matrix, long long length, long long first_row, long long end_row,
-                                long long first_k, long long end_k, bool packed)
+                                long long first_k, long long end_k, int packed)
     {
         const uint32_t base = shared_address();
 #pragma unroll
@@ -47,6 +47,15 @@ template <int operand, int rows, bool by_k, int threads> struct Tile {
             const long long left = by_k ? end_k - k : end_row - row;
             const bool exists = by_k ? row < end_row : k < end_k;
             const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0, at = to + chunk_at(line, chunk);
+            if (IGNIS_PATCHES && packed == HALF_PACKED) { /* a chunk is of two taps */
+#pragma unroll
+                for (int half = 0; half < E; half += E / 2) {
+                    const int some = max(0, min(E / 2, valid - half));
+                    const T *from = some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k) : nullptr;
+                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(T), from ? from : matrix, from ? some * (int)sizeof(T) : 0);
+                }
+                continue;
+            }
             const T *from = valid ? p.find<operand>(matrix, by_k, length, row, k) : nullptr;
             if (packed) { /* so a chunk of a patch is of one tap */
                 ignis_ptx_cp_async(base + at, from ? from : matrix, from ? valid * (int)sizeof(T) : 0);

@@ -222,7 +222,9 @@ static int scenarios(scenario *s)
     s[count++] = strided(plain(2, 12, 11, 8, 8, 3), 2, 3, 2);
     s[count++] = strided(plain(1, 14, 9, 3, 4, 4), 3, 4, 2);
     s[count++] = strided(plain(2, 15, 17, 3, 8, 7), 2, 3, 1); /* the first layer of many networks */
+    s[count++] = strided(plain(3, 6, 7, 4, 2, 3), 1, 1, 1);   /* half packs that are there, and that are not */
     s[count++] = grouped(strided(plain(2, 6, 5, 6, 9, 3), 1, 1, 1), 3);
+    s[count++] = grouped(strided(plain(2, 5, 6, 8, 8, 3), 2, 1, 1), 2);
     s[count++] = grouped(strided(plain(2, 7, 5, 32, 16, 3), 2, 1, 1), 2);
     s[count++] = grouped(strided(plain(2, 6, 7, 12, 12, 3), 1, 1, 1), 12);
     s[count++] = grouped(strided(plain(1, 6, 7, 5, 10, 3), 2, 1, 1), 5);

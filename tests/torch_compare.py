@@ -340,6 +340,52 @@ def sdpa_cases(m):
                        ints=[heads, kv_heads, 0 if causal else 1], doubles=[scale], note=f"d {d}, {sq} x {keys}, {heads}/{kv_heads} heads, {causal=}")
 
 
+def masked_attention(q, k, v, bias, lengths, heads, kv_heads, causal, window, softcap, decode=False):
+    """Explicit scores with all that there is; bias and lengths may be None. decode: the query comes last in its sequence."""
+    sq, sk = q.shape[-2], k.shape[-2]
+    qh, kh, vh = split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
+    kh, vh = (x.repeat_interleave(heads // kv_heads, -3) for x in (kh, vh))
+    j = torch.arange(sk, device=q.device)
+    ends = (torch.full([q.shape[0]], sk) if lengths is None else lengths.long().clamp(0, sk)).to(q.device)[:, None, None, None]
+    place = ends - 1 if decode else (torch.arange(sq, device=q.device) + sk - sq)[:, None]
+    mask = (j < ends) & (j - place < (1 if causal else window or sk + sq)) & (place - j < (window or sk + sq))
+    scores = qh @ kh.transpose(-1, -2) / math.sqrt(q.shape[-1] // heads)
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = (scores if bias is None else scores + bias).masked_fill(~mask, -1e30)
+    out = (torch.softmax(scores, -1) * mask.to(q.dtype)) @ vh
+    return out.transpose(-2, -3).reshape(q.shape)
+
+
+def masked_cases(m, op, decode):
+    for d in (m.random.choice([64, 128]), m.random.choice([20, 72, 80, 256])):
+        for _ in range(2):
+            kv_heads, group, batch = m.random.choice([1, 2]), m.random.choice([1, 2, 4]), m.size(3)
+            heads, sq, causal = kv_heads * group, 1 if decode else m.size(150), m.random.random() < 0.7
+            sk = m.size(300) if decode else m.random.choice([sq, m.size(150)])
+            window, softcap = m.random.choice([0, 1, m.size(60), m.size(200)]), m.random.choice([0.0, 0.0, 2.0, 30.0])
+            has_bias, has_lengths = m.random.random() < 0.5, m.random.random() < 0.5
+            inputs = [m.normal(batch, sq, heads * d), m.normal(batch, sk, kv_heads * d), m.normal(batch, sk, kv_heads * d)]
+            if has_bias:
+                inputs.append(m.normal(*(m.random.choice([n, 1]) for n in (batch, heads, sq)), sk))
+            if has_lengths:
+                inputs.append(m.integers(0, sk + 1, batch, dtype=torch.int32))
+
+            def reference(*x, args=(heads, kv_heads, causal or decode, window, softcap, decode), has_bias=has_bias, has_lengths=has_lengths):
+                return masked_attention(*x[:3], x[3] if has_bias else None, x[-1] if has_lengths else None, *args)
+
+            yield Case(op, inputs, reference, ints=[heads, kv_heads, 0 if causal else 1, window, has_bias, has_lengths], doubles=[softcap],
+                       differentiate=not decode, note=f"d {d}, {sq} x {sk}, {heads}/{kv_heads} heads, {causal=}, {window=}, {softcap=}, "
+                       f"bias {list(inputs[3].shape) if has_bias else None}, lengths {has_lengths}")
+
+
+def masked_sdpa_cases(m):
+    yield from masked_cases(m, "masked_sdpa", False)
+
+
+def masked_decode_sdpa_cases(m):
+    yield from masked_cases(m, "masked_decode_sdpa", True)
+
+
 def decode_sdpa_cases(m):
     d, kv_heads, group, batch, past = m.random.choice([16, 64, 80, 128, 256]), m.size(3), m.random.choice([1, 2, 4]), m.size(3), m.size(400)
     heads = kv_heads * group
@@ -847,7 +893,7 @@ def training_cases(op, small):
 
 
 MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
-          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases",
+          and name not in ("spread_cases", "activation_cases", "masked_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases",
                            "loss_cases", "row_loss_cases")}
 TRAININGS = ("train_gpt", "train_llama")
 

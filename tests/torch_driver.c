@@ -349,6 +349,31 @@ static void run_loss_of_rows(job *j, ignis_tensor (*loss)(ignis_tensor, ignis_te
 static void run_nll_loss(job *j) { run_loss_of_rows(j, ignis_nll_loss); }
 static void run_smooth_cross_entropy(job *j) { run_loss_of_rows(j, ignis_cross_entropy); }
 
+/*  As sdpa, then the window, whether there is a bias, whether there are lengths; softcap. */
+static ignis_sdpa_desc masked_desc(const job *j)
+{
+    ignis_sdpa_desc desc = attention_desc(j->ints[0], j->ints[1], j->ints[2] != 0, 0);
+    desc.window = (int)j->ints[3];
+    desc.softcap = j->doubles[0];
+    if (j->ints[4])
+        desc.bias = j->in[3];
+    if (j->ints[5])
+        desc.lengths = j->in[j->ints[4] ? 4 : 3];
+    return desc;
+}
+
+static void run_masked_sdpa(job *j)
+{
+    ignis_sdpa_desc desc = masked_desc(j);
+    one(j, ignis_sdpa(j->in[0], j->in[1], j->in[2], &desc));
+}
+
+static void run_masked_decode_sdpa(job *j)
+{
+    ignis_sdpa_desc desc = masked_desc(j);
+    one(j, ignis_decode_sdpa_with(j->in[0], j->in[1], j->in[2], &desc));
+}
+
 /*  index to ignore, whether 0 is meant, sum instead of mean, classes */
 static void run_cross_entropy(job *j)
 {
@@ -563,6 +588,8 @@ static const struct {
     {"rope", run_rope},
     {"sdpa", run_sdpa},
     {"decode_sdpa", run_decode_sdpa},
+    {"masked_sdpa", run_masked_sdpa},
+    {"masked_decode_sdpa", run_masked_decode_sdpa},
     {"transpose", run_transpose},
     {"reshape", run_reshape},
     {"sum", run_sum},

@@ -163,6 +163,44 @@ static const char *const attention_hopper[] = {
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1", NULL};
+/*  Variants: those that together need the most, and some alone. What a cap has on Hopper, has lengths, too. */
+#define OPTIONS(range, softcap, bias) " -DIGNIS_RANGE=" #range " -DIGNIS_SOFTCAP=" #softcap " -DIGNIS_BIAS=" #bias
+static const char *const attention_variants[] = {
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 3),  "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=32" OPTIONS(1, 1, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),  "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(0, 0, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 4),
+    "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 4), NULL};
+static const char *const attention_mma_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 3),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(0, 0, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 0, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(0, 1, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 3),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3),
+                                                     NULL};
+#define HOPPER_VARIANTS(type, size)                                       \
+    type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=1" OPTIONS(1, 0, 0), \
+        type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=0" OPTIONS(1, 1, 0)
+static const char *const attention_hopper_variants[] = {"-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0" OPTIONS(1, 0, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 64),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=1", 72),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 112),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 128),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 192),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 256),
+                                                        NULL};
+static const char *const attention_decode_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 2),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), NULL};
+static const char *const attention_decode_plain_variants[] = {
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0), "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512" OPTIONS(1, 1, 3), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 4), NULL};
 static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
                                                SIZES_UP("-DIGNIS_T=2"),
                                                SIZES_UP("-DIGNIS_T=3"),
@@ -283,6 +321,12 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 64},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 64},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 64},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},
 };
 
