@@ -48,7 +48,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-dlpack check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -191,6 +191,14 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 # Training on two and four GPUs is training on one.
 check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/gpus.sh $(OUT)/train_gpt $(OUT)/gpus
+
+# Arrays in PyTorch, CuPy and NumPy, and back, where those are installed.
+check-dlpack: $(SIMULATOR) $(OUT)/libignis.so
+	python3 tests/dlpack_torch.py $(OUT)/libignis.so
+
+$(OUT)/libignis.so: $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -shared -fPIC -I. -DIGNIS_IMPLEMENTATION -include ignis.h -x c /dev/null -o $@ $(LDLIBS)
 
 # Every operation against PyTorch, where that is installed.
 check-torch: $(SIMULATOR)
@@ -337,7 +345,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-install check-manual check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -347,4 +355,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -22,6 +22,8 @@
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
+        >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
+        >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
 
@@ -311,6 +313,25 @@
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
         kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
 
+    ON DLPACK (>>dlpack)
+
+        DLPack is how array libraries lend each other memory without a copy: a struct with an address, a shape and a function that gives it back.
+        ignis_array_to_dlpack makes one over an array's memory, ignis_array_from_dlpack an array over another library's. In Python the struct
+        travels in a capsule named "dltensor_versioned" (major 1) or "dltensor" (major 0), for torch.from_dlpack and its like; tests/dlpack_torch.py
+        does it with ctypes alone. What was lent is a view: the memory lives until it is given back, whoever frees the array before. Both sides may
+        write; what the other side writes counts for ignis_backward only after ignis_array_mark_written.
+
+    ON PROFILES (>>profile)
+
+        Between ignis_profile_begin and ignis_profile_end Ignis writes down what it runs: calls on the host, kernels, copies, collective
+        operations and graphs on the device, and memory in use. ignis_profile_end writes a trace for ui.perfetto.dev or chrome://tracing, and a
+        table of kernels beside the device's rates (a roofline). Times are those of events around each kernel: some 2 us more than it takes
+        itself, so short kernels seem longer, and each launch takes the host a few us more. CUPTI is not used, and nothing is to be installed.
+        Bytes are those of the arrays that the operation has, each once, read or written, and where it has several kernels the longest one has
+        them all; FLOPs those of products and attention: what Ignis does not know is left out, rather than guessed. A capture is not written down,
+        and a graph is one item, as events in it have no time. Kernels that the caller launches by other means are not seen. ignis_memory_snapshot
+        draws who has the memory.
+
     ON THREADS
 
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
@@ -585,7 +606,8 @@ typedef enum ignis_status {
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
     X(CONV_SHAPE, SHAPE, "images, weights and bias of a convolution fit together")                                   \
-    X(REPORT_IO, IO, "a report can be written to the file that is named")
+    X(REPORT_IO, IO, "a report can be written to the file that is named")                                            \
+    X(PROFILE_STATE, ARGUMENT, "one profile at a time is begun, and ended")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -2911,6 +2933,109 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 
 #endif /* IGNIS_NO_TENSORS */
 
+/* >>dlpack ------------------------------------------------------------------------------------------------------ */
+
+/*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis: they are laid out as DLTensor, DLManagedTensor and
+    DLManagedTensorVersioned are, and a pointer to one may be cast to the other. */
+typedef struct ignis_dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id; /* 2: memory of a CUDA device */
+    int32_t ndim;
+    uint8_t code, bits; /* 0: integers, 1: unsigned ones, 2: floating-point numbers, 4: bf16, 6: bool */
+    uint16_t lanes;
+    int64_t *shape, *strides; /* in elements; strides may be null: row by row */
+    uint64_t byte_offset;     /* of the first element, from data on */
+} ignis_dlpack_tensor;
+
+typedef struct ignis_dlpack { /* major 0 */
+    ignis_dlpack_tensor tensor;
+    void *context;
+    void (*deleter)(struct ignis_dlpack *self); /* gives it back; null: nobody has to */
+} ignis_dlpack;
+
+typedef struct ignis_dlpack_versioned { /* major 1 */
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct ignis_dlpack_versioned *self);
+    uint64_t flags; /* 1: read only; 2: a copy */
+    ignis_dlpack_tensor tensor;
+} ignis_dlpack_versioned;
+
+/*  ignis_array_to_dlpack - lend an array's memory to another library
+    major: 0 for an ignis_dlpack, 1 for an ignis_dlpack_versioned. stream: what the other library works on (a cudaStream_t): it waits for what the
+    calling thread's current stream has now, and the memory is not reused before what it has at the end. Null: it works on the current stream, or
+    on cudart's default one while the current one is Ignis' own, which is ordered with that.
+    Memory is allocated if need be. The array counts as written from then on.
+    Returns: the struct, null on failure.
+    Errors: FREED, ARGUMENT (no such major, no stream of this device), UNSUPPORTED (this thread captures a graph), MEMORY, CUDA.
+    Ownership: the other side calls the struct's deleter, once, on any thread, and may not use the memory afterwards. Until then there is one more
+    view of the array, which has its owner, and which ignis_shutdown reports and ends: then the memory is gone, and the deleter only frees the
+    struct.
+    Threads: any. Streams: see stream. */
+IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream);
+
+/*  ignis_array_from_dlpack - an array over memory that another library lends
+    major: what managed is, as above. stream: what the other library has worked on; the current stream waits for it. Null: there is nothing to wait
+    for, or it is cudart's default one, and the current one Ignis' own, which is ordered with that.
+    Shapes: contiguous, row by row; one without dimensions becomes [1]. bool becomes IGNIS_U8.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
+    Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or no memory of the device),
+    UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a graph), DEVICE, DTYPE, SHAPE (strided, more than 8
+    dimensions), MEMORY, CUDA.
+    Ownership: managed is the array's, and its deleter is called when the last array over the memory is gone and its work done. After a failure it is
+    still the caller's.
+    Threads: any. Streams: see stream. */
+IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
+
+/* >>profile ----------------------------------------------------------------------------------------------------- */
+
+/*  What a kernel has taken in a profile, all launches together. */
+typedef struct ignis_profile_row {
+    char name[72]; /* the kernel, its formula, "copy to the device" and its like, or "graph" */
+    int device;
+    ignis_dtype dtype; /* of a product; IGNIS_DTYPE_DEFAULT: flops are not known */
+    int64_t count;
+    double ms;               /* on the device */
+    double bytes, flops;     /* 0: not known */
+    double memory_share;     /* of the rate that the device's memory has by its clock and width; 0: not known */
+    double arithmetic_share; /* of the rate that its multiprocessors have at their highest clock; 0: not known */
+} ignis_profile_row;
+
+/*  ignis_profile_begin - write down what runs from here on, in all threads
+    Of 262144 items at most; what comes later is counted, and ignis_profile_end says so.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (a profile is begun already), UNSUPPORTED (this thread captures a graph; a dry run), CUDA.
+    Ownership: nothing to free; end it with ignis_profile_end. ignis_shutdown drops one that is not ended.
+    Threads: any. Waits for the devices that are open. */
+IGNIS_API ignis_status ignis_profile_begin(void);
+
+/*  ignis_profile_end - end the profile, and write what was written down
+    trace: a file of Chrome's trace events (JSON) for ui.perfetto.dev and chrome://tracing; null: none. table: a file of text, a line a kernel,
+    the longest first; null: none.
+    Returns: IGNIS_OK, or the first failure; the profile is over either way.
+    Errors: ARGUMENT (none is begun), UNSUPPORTED (this thread captures a graph), MEMORY, IO, CUDA.
+    Ownership: ignis_profile_rows has the rows until the next profile ends.
+    Threads: any; what other threads queue meanwhile is written down, or not. Waits for the devices that are open: so where several ranks are
+    threads of a process, when none of them waits for a collective operation of this one. */
+IGNIS_API ignis_status ignis_profile_end(const char *trace, const char *table);
+
+/*  ignis_profile_rows - what the last profile that was ended says of each kernel, the longest first
+    rows may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT.
+    Ownership: rows are copies.
+    Threads: any. */
+IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capacity);
+
+/*  ignis_memory_snapshot - write down what has the memory of all devices: a path that ends in ".svg" is drawn, another one is JSON
+    The rows of ignis_memory_rows, and in JSON all arrays that are alive, with what ignis_array_query says of them. ignis_desc.trace_memory
+    adds what the peak was made of, IGNIS_TRACE_CALLS the caller's lines. With IGNIS_DRY_RUN=path in the environment ignis_shutdown writes one.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null path), MEMORY, IO.
+    Ownership: nothing to free.
+    Threads: any; what other threads make meanwhile is in it, or not. */
+IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
+
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -3921,7 +4046,11 @@ typedef struct ignis__thread {
     bool quiet;                      /* failures are answers to what was tried, and not reported */
     bool called_back;                /* it runs a function given to ignis_stream_call */
     const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
-    int line;
+    int line, number;                /* which thread it is in profiles, from 1 on; 0: in none */
+    double bytes, flops;             /* of the next kernel, while a profile is written down */
+    int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
+    bool told;                       /* the bytes are what that kernel moves, and not those of all arrays of its operation */
+    uint64_t operation;              /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -5168,6 +5297,9 @@ enum {
     IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
     IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
     IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    IGNIS__CU_ATTRIBUTE_CLOCK = 13,        /* kHz, the highest */
+    IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK = 36, /* kHz */
+    IGNIS__CU_ATTRIBUTE_MEMORY_BITS = 37,
     IGNIS__CU_ATTRIBUTE_L2_BYTES = 38,
     IGNIS__CU_ATTRIBUTE_MAJOR = 75,
     IGNIS__CU_ATTRIBUTE_MINOR = 76,
@@ -6451,6 +6583,247 @@ IGNIS_API ignis_status ignis_synchronize(void)
 }
 
 /* ===============================================================================================================
+   >>profile - what runs, and how long: written down here, and made into reports further below.
+   =============================================================================================================== */
+
+typedef enum ignis__traced_kind {
+    IGNIS__TRACED_CALL, /* on the host */
+    IGNIS__TRACED_KERNEL,
+    IGNIS__TRACED_COPY,
+    IGNIS__TRACED_GRAPH,
+    IGNIS__TRACED_COLLECTIVE,
+    IGNIS__TRACED_MEMORY /* what a device has in use from then on */
+} ignis__traced_kind;
+
+typedef struct ignis__traced {
+    ignis__traced_kind kind;
+    int device, thread, line, rate;
+    bool told;
+    uint64_t operation;
+    const char *call, *file; /* file may be null */
+    char name[72];
+    void *stream, *first, *last; /* events; null of what the host does */
+    int64_t begin_ns, end_ns;    /* on the host */
+    double bytes, flops;         /* 0: not known */
+    int64_t at_ns;               /* on the device, by the host's clock, once it was asked; and how long, -1 where that is not known */
+    double ms;
+} ignis__traced;
+
+#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* what comes later is counted alone */
+
+static struct {
+    uint64_t on; /* read without the lock, as one branch of a launch */
+    ignis__traced *items;
+    size_t count, capacity, lost;
+    int threads;
+    int64_t begin_ns;
+    struct {
+        void *event; /* recorded when the host's clock was at ns */
+        int64_t ns;
+    } base[IGNIS_MAX_DEVICES];
+    struct ignis__named *named[64]; /* names of functions, always kept */
+    ignis_profile_row *rows;        /* of the last one that has ended */
+    int row_count;
+} ignis__profile;
+
+static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
+
+static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
+
+/*  The names of kernels, by their functions. */
+typedef struct ignis__named {
+    void *function;
+    char name[72];
+    struct ignis__named *next;
+} ignis__named;
+
+/*  Without memory a function has no name. */
+IGNIS__COLD static void ignis__function_name(void *function, const char *name)
+{
+    ignis__named **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
+    ignis__mutex_lock(&ignis__profile_lock);
+    for (named = *list; named && named->function != function; named = named->next)
+        ;
+    if (!named && (named = (ignis__named *)ignis__alloc(sizeof *named)) != NULL) {
+        named->function = function;
+        named->next = *list;
+        *list = named;
+    }
+    if (named)
+        snprintf(named->name, sizeof named->name, "%s", name);
+    ignis__mutex_unlock(&ignis__profile_lock);
+}
+
+/*  The next kernel that this thread launches reads and writes so many bytes; of less than 0, what its operands have. rate: an ignis_dtype. */
+static void ignis__cost(double bytes, double flops, int rate)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    if (!ignis__profiling())
+        return;
+    if (bytes >= 0)
+        thread->bytes = bytes;
+    thread->told = bytes >= 0;
+    thread->flops = flops;
+    thread->rate = rate;
+}
+
+/*  Puts an item into the profile, if there is one still; its events are those of the profile then. */
+IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
+{
+    ignis__traced *items;
+    size_t capacity;
+    bool ok = false;
+    ignis__mutex_lock(&ignis__profile_lock);
+    if (ignis__profiling() && traced->begin_ns >= ignis__profile.begin_ns) {
+        capacity = ignis__profile.capacity;
+        if (ignis__profile.count == capacity && capacity < IGNIS__TRACED_MOST) {
+            capacity = capacity ? 2 * capacity : 1024;
+            items = (ignis__traced *)ignis__alloc(capacity * sizeof *items);
+            if (items) {
+                if (ignis__profile.count)
+                    memcpy(items, ignis__profile.items, ignis__profile.count * sizeof *items);
+                ignis__free(ignis__profile.items);
+                ignis__profile.items = items;
+                ignis__profile.capacity = capacity;
+            }
+        }
+        ok = ignis__profile.count < ignis__profile.capacity;
+        if (ok)
+            ignis__profile.items[ignis__profile.count++] = *traced;
+        else
+            ignis__profile.lost++;
+    }
+    ignis__mutex_unlock(&ignis__profile_lock);
+    return ok;
+}
+
+IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
+{
+    if (traced->first)
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
+    if (traced->last)
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->last));
+    traced->first = traced->last = NULL;
+}
+
+/*  Something of this thread begins now. */
+IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    memset(traced, 0, sizeof *traced);
+    if (!thread->number) {
+        ignis__mutex_lock(&ignis__profile_lock);
+        thread->number = ++ignis__profile.threads;
+        ignis__mutex_unlock(&ignis__profile_lock);
+    }
+    traced->kind = kind;
+    traced->device = (int)(device - ignis__devices);
+    traced->thread = thread->number;
+    traced->call = call;
+    traced->file = thread->file;
+    traced->line = thread->line;
+    traced->begin_ns = ignis__monotonic_ns();
+}
+
+/*  Relates the clocks of host and device, which is entered and idle, or new. */
+IGNIS__COLD static void ignis__profile_base(ignis__device *device)
+{
+    int index = (int)(device - ignis__devices);
+    void *event = NULL;
+    ignis__mutex_lock(&ignis__profile_lock);
+    if (!ignis__profile.base[index].event && IGNIS__CUDA(cuEventCreate, (&event, IGNIS__CU_EVENT_DEFAULT)) == 0) {
+        (void)IGNIS__CUDA(cuEventRecord, (event, device->stream));
+        (void)IGNIS__CUDA(cuEventSynchronize, (event));
+        ignis__profile.base[index].event = event;
+        ignis__profile.base[index].ns = ignis__monotonic_ns();
+    }
+    ignis__mutex_unlock(&ignis__profile_lock);
+}
+
+/*  What is queued on a stream between the two is an item of the profile. Work that a capture records is none: it has no time yet. False: no
+    profile, or no events, which is counted. The device is entered. function: of a kernel; name: of anything else. */
+IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
+                                           void *stream, void *function, const char *name)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const ignis__named *named;
+    bool ok;
+    if (ignis__capture_on(device)) {
+        thread->bytes = thread->flops = 0;
+        return false;
+    }
+    ignis__profile_base(device);
+    ignis__traced_begin(traced, kind, call, device);
+    traced->stream = stream;
+    traced->bytes = thread->bytes;
+    traced->flops = thread->flops;
+    traced->rate = thread->rate;
+    traced->told = thread->told;
+    traced->operation = thread->operation;
+    traced->ms = -1;
+    thread->bytes = thread->flops = 0;
+    thread->told = false;
+    ignis__mutex_lock(&ignis__profile_lock);
+    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64]; function && named && named->function != function;
+         named = named->next)
+        ;
+    snprintf(traced->name, sizeof traced->name, "%s", name ? name : named ? named->name : call);
+    ignis__mutex_unlock(&ignis__profile_lock);
+    ok = IGNIS__CUDA(cuEventCreate, (&traced->first, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
+         IGNIS__CUDA(cuEventCreate, (&traced->last, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
+         IGNIS__CUDA(cuEventRecord, (traced->first, stream)) == 0;
+    if (!ok) {
+        ignis__traced_events_free(traced);
+        ignis__mutex_lock(&ignis__profile_lock);
+        ignis__profile.lost++;
+        ignis__mutex_unlock(&ignis__profile_lock);
+    }
+    return ok;
+}
+
+/*  ok: what was between the two has been queued. */
+IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
+{
+    bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
+    traced->end_ns = ignis__monotonic_ns();
+    if (!recorded || !ignis__traced_add(traced))
+        ignis__traced_events_free(traced);
+    return ok;
+}
+
+/*  The same for what copies or fills so many bytes. */
+static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
+{
+    if (!ignis__profiling())
+        return false;
+    ignis__cost((double)size, 0, 0);
+    return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
+}
+
+/*  What a device has in use from now on. */
+IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
+{
+    ignis__traced traced;
+    memset(&traced, 0, sizeof traced);
+    traced.kind = IGNIS__TRACED_MEMORY;
+    traced.device = device;
+    traced.begin_ns = ignis__monotonic_ns();
+    traced.bytes = (double)live;
+    traced.flops = (double)reserved;
+    (void)ignis__traced_add(&traced);
+}
+
+/*  A call on the host that began at begin_ns and ends now. */
+IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
+{
+    ignis__traced traced;
+    ignis__traced_begin(&traced, IGNIS__TRACED_CALL, call, device);
+    traced.end_ns = traced.begin_ns;
+    traced.begin_ns = begin_ns;
+    (void)ignis__traced_add(&traced);
+}
+
+/* ===============================================================================================================
    >>memory - a caching allocator per device, ordered by streams; pinned host memory.
    =============================================================================================================== */
 
@@ -6735,6 +7108,8 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
     }
     if (info->reserved_bytes > info->reserved_peak)
         info->reserved_peak = info->reserved_bytes;
+    if (ignis__profiling())
+        ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
 }
 
 /*  A block begins to be used, or ends. */
@@ -8586,6 +8961,7 @@ typedef struct ignis__work {
     ignis__device *device;
     ignis__binding binding;
     void *stream;
+    int64_t begin_ns; /* of a profile; 0: there is none */
 } ignis__work;
 
 static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
@@ -8595,10 +8971,21 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
     if (!ignis__device_enter(call, device, &work->binding))
         return false;
     work->stream = ignis__stream_now(device);
+    work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
+    if (work->begin_ns) {
+        ignis__this_thread.operation++;
+        ignis__this_thread.told = false;
+        ignis__this_thread.bytes = ignis__this_thread.flops = 0;
+    }
     return true;
 }
 
-static void ignis__work_end(const ignis__work *work) { ignis__device_leave(&work->binding); }
+static void ignis__work_end(const ignis__work *work)
+{
+    if (work->begin_ns)
+        ignis__traced_call(work->call, work->device, work->begin_ns);
+    ignis__device_leave(&work->binding);
+}
 
 /*  The address of an array's first element; its memory is allocated if need be. */
 static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
@@ -8607,6 +8994,8 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
         return false;
     *address = base && array->numel ? base + (uint64_t)array->offset : 0;
+    if (ignis__profiling())
+        ignis__this_thread.bytes += (double)ignis__array_bytes(array);
     return true;
 }
 
@@ -8702,6 +9091,42 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     return ignis__array_end(call, array, ok);
 }
 
+/*  Queued copies, and what sets bytes to zero. */
+static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
+{
+    ignis__traced traced;
+    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "zeros", size);
+    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemsetD8Async, (to, 0, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
+static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
+{
+    ignis__traced traced;
+    bool open, ok;
+    if (size == 0 || to == from)
+        return true;
+    open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
+    ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    return open ? ignis__traced_close(&traced, ok) : ok;
+}
+
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
     ignis__work work;
@@ -8709,7 +9134,7 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
     ignis__address address = 0;
     bool ok = array && ignis__work_write(&work, array, &address);
     if (ok && array->numel)
-        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
+        ok = ignis__copy_zeros(&work, address, ignis__array_bytes(array));
     return ignis__array_work_end(&work, array, ok);
 }
 
@@ -8723,8 +9148,7 @@ IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__ad
         return true;
     if (ignis__capture_refuses(work->call))
         return false;
-    if (!ignis__address_query(work->call, work->device, from, &type, &ordinal) ||
-        IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)))
+    if (!ignis__address_query(work->call, work->device, from, &type, &ordinal) || !ignis__copy_up(work, to, from, size))
         return false;
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
@@ -8733,15 +9157,9 @@ IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, i
 {
     if (ignis__capture_refuses(work->call))
         return false;
-    if (size > 0 && IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream)))
+    if (size > 0 && !ignis__copy_down(work, to, from, size))
         return false;
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
-}
-
-static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
-{
-    return size == 0 || to == from ||
-           !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
 }
 
 /*  Converting copies go through this many bytes of host memory. */
@@ -8983,9 +9401,9 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
     if (dtype == array_dtype && !ignis__transfer_direct(work, out ? out : data, count * size, &direct))
         return false;
     if (direct && out)
-        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (out, address, (size_t)(count * size), work->stream));
+        return ignis__copy_down(work, out, address, count * size);
     if (direct)
-        return !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (address, data, (size_t)(count * size), work->stream));
+        return ignis__copy_up(work, address, data, count * size);
     ticket->parts = (ignis__transfer_part *)ignis__alloc((size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts) {
         ignis__fail_host_memory(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
@@ -9001,11 +9419,9 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
         part->from = out ? (const char *)piece : (const char *)data + done * ignis__dtypes[dtype].size;
         part->to_dtype = out ? dtype : array_dtype;
         part->from_dtype = out ? array_dtype : dtype;
-        ok = (!out || !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2,
-                                          (piece, at, (size_t)(part->count * size), work->stream))) &&
+        ok = (!out || ignis__copy_down(work, piece, at, part->count * size)) &&
              !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
-             (out ||
-              !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (at, piece, (size_t)(part->count * size), work->stream)));
+             (out || ignis__copy_up(work, at, piece, part->count * size));
     }
     return ok;
 }
@@ -10685,10 +11101,13 @@ IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *dev
                                             void **function)
 {
     int fixed; /* bytes that it declares */
-    return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
-           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&fixed, IGNIS__CU_FUNC_SHARED, *function)) &&
-           !IGNIS__CUDA_FAILED(call, device, cuFuncSetAttribute,
-                               (*function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, device->info.shared_per_block - fixed));
+    if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&fixed, IGNIS__CU_FUNC_SHARED, *function)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncSetAttribute,
+                           (*function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, device->info.shared_per_block - fixed)))
+        return false;
+    ignis__function_name(*function, name);
+    return true;
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -10795,7 +11214,8 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
         return NULL;
     }
     if (ignis__module_make(call, device, &kernel->program, &made->module) && ignis__kernel_read(call, device, made)) {
-        ignis__mutex_lock(&kernel->slot.lock); /* another thread may have been as fast, and its code be in use */
+        ignis__function_name(made->function, kernel->program.entry); /* as the caller has written it */
+        ignis__mutex_lock(&kernel->slot.lock);                       /* another thread may have been as fast, and its code be in use */
         code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
         if (!code) {
             ignis__atomic_store(place, (uint64_t)(uintptr_t)made);
@@ -11271,13 +11691,17 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
 static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                           void **params)
 {
+    ignis__traced item;
+    bool traced, ok;
     if ((int64_t)shared > work->device->info.shared_per_block) {
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
                     work->device->info.device, work->device->info.shared_per_block);
         return false;
     }
-    return !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
-                               (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
+    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
+    ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
+                             (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
+    return traced ? ignis__traced_close(&item, ok) : ok;
 }
 
 static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel, const ignis_launch *launch, const ignis_arg *args,
@@ -11933,7 +12357,8 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     ignis__work work, from_work;
     ignis__address to, from;
     uint64_t base;
-    bool ok = ignis__work_begin(call, from_device, &from_work);
+    ignis__traced item;
+    bool traced, ok = ignis__work_begin(call, from_device, &from_work);
     if (!ok)
         return false;
     ok = ignis__work_read(&from_work, src, &from);
@@ -11941,10 +12366,14 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     if (!ok || !ignis__work_begin(call, dst->storage->device, &work))
         return false;
     ok = ignis__work_write(&work, dst, &to) && ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
-         ignis__storage_use(call, src->storage, work.device, work.stream, &base) &&
-         (src->numel == 0 ||
-          !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
-                              (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream)));
+         ignis__storage_use(call, src->storage, work.device, work.stream, &base);
+    if (ok && src->numel > 0) {
+        traced = ignis__traced_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
+                                 (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream));
+        if (traced)
+            (void)ignis__traced_close(&item, ok);
+    }
     ignis__work_end(&work);
     return ok;
 }
@@ -13678,6 +14107,7 @@ static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device 
     ignis__free(writer.text.data);
     if (!kernel)
         return NULL;
+    ignis__function_name(kernel->function, formula->text);
     ignis__mutex_lock(&ignis__formulas.lock); /* two threads may make the same one; both stay, the newer is found */
     kernel->next = formula->kernels;
     formula->kernels = kernel;
@@ -17413,8 +17843,7 @@ IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
 {
     ignis__address target = ignis__op_write(op, array);
     if (op->ok && array->numel > 0)
-        op->ok = !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuMemsetD8Async,
-                                     (target, 0, (size_t)ignis__array_bytes(array), op->work.stream));
+        op->ok = ignis__copy_zeros(&op->work, target, ignis__array_bytes(array));
 }
 
 static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
@@ -18028,6 +18457,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                  " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d", direct, direct ? p->activation : 0,
                  direct ? p->gradient ? 2 : another != p->pre : 0);
     }
+    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
                      kernel->shared, kernel->stays ? mapped : plain);
 }
@@ -18331,7 +18761,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     static const double zero_f64 = 0;
     float factor_f32 = (float)factor;
     ignis__product described = *product;
-    bool wide = product->dtype == IGNIS_F64, known;
+    bool wide = product->dtype == IGNIS_F64, known, traced;
+    ignis__traced item;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
     ignis__block *workspace = NULL;
     ignis__plan *plan;
@@ -18357,6 +18788,9 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (bias && op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmulDescSetAttribute,
                               (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias_pointer, sizeof bias_pointer));
+    ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch, product->dtype);
+    traced = op->ok && ignis__profiling() &&
+             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL, "cublasLtMatmul");
     if (op->ok)
         op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
                               (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
@@ -18365,6 +18799,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
                                (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
                                &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
                                op->work.stream));
+    if (traced)
+        (void)ignis__traced_close(&item, op->ok);
     if (bias)
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
@@ -23936,6 +24372,24 @@ typedef struct ignis__attention {
     int bias_dtype, has_lengths; /* 0: none. These two are the host's: no kernel has them */
 } ignis__attention;
 
+/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
+    those count that the mask and the window show; lengths are the device's. */
+static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
+{
+    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
+    int i, place, first, last;
+    if (!ignis__profiling())
+        return;
+    for (i = 0; i < p->sq; i++) {
+        place = i + p->sk - p->sq;
+        first = place >= p->window ? place - p->window + 1 : 0;
+        last = p->causal ? place : p->sk - 1 - place < p->window ? p->sk - 1 : place + p->window - 1;
+        seen += last >= first ? last - first + 1 : 0;
+    }
+    ignis__cost(size * p->head_dim * (like_q * pairs * p->sq + like_k * (double)p->batches * p->kv_heads * p->sk),
+                2.0 * products * pairs * seen * p->head_dim, (int)dtype);
+}
+
 /*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
 typedef struct ignis__attention_shape {
     int rows, walk, threads, shared;
@@ -24242,11 +24696,16 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     if (!op->ok)
         return;
     variant = ignis__attention_choose(op, dtype, p);
+    ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-    if (p->grad_k.data)
+    if (p->grad_k.data) {
+        ignis__attention_cost(p, dtype, 2, 4, 4);
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
-    if (p->grad_q.data)
+    }
+    if (p->grad_q.data) {
+        ignis__attention_cost(p, dtype, 3, 2, 3);
         ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+    }
     if (p->grad_bias.data) {
         blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
                  (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
@@ -24332,8 +24791,10 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.section = ignis__attention_backward_section(p);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
     ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
+    ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
                      params);
+    ignis__attention_cost(p, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
                      384, 1, (size_t)ignis__attention_backward_shared(p), maps);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype, define, tiles, 1, 1, 256, 1, 0, params);
@@ -24505,6 +24966,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
     shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
+    ignis__attention_cost(p, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
@@ -24520,6 +24982,7 @@ static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__atten
         ignis__sdpa_wgmma(op, out->dtype, p);
     } else if (op->ok) {
         variant = ignis__attention_choose(op, out->dtype, p);
+        ignis__attention_cost(p, out->dtype, 2, 2, 2);
         ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p->sq, p->heads, p);
     }
 }
@@ -25313,6 +25776,22 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
 
 /*  Launches a kernel for the rows of every element type. params are its own; those at table_at and the one after become the rows and their count;
     where squares is not null it is set to its first block's. */
+/*  For profiles: what a step reads and writes of parameters of a dtype. */
+IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimizer, ignis_dtype dtype)
+{
+    double bytes = 0;
+    int i;
+    for (i = 0; i < optimizer->count; i++) {
+        const ignis__parameter *p = &optimizer->parameters[i];
+        double data = (double)ignis__array_bytes(p->data);
+        if (p->data->dtype == dtype)
+            bytes += data * (optimizer->zero_grad ? 3 : 2) + (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
+                     (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
+                     (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
+    }
+    return bytes;
+}
+
 static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin, int table_at,
                                     void **params, ignis__address *squares)
 {
@@ -25335,6 +25814,8 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
         }
         grid[0] = (unsigned)optimizer->blocks_of[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
+        if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
+            ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
         ok = function && ignis__launch(work, function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)count;
         if (squares)
@@ -25399,6 +25880,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.growth,
                       &optimizer->scale.backoff,
                       &optimizer->scale.interval};
+    ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
     return function && ignis__launch(work, function, one, one, 0, params);
 }
 
@@ -25763,7 +26245,8 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     const ignis__held *held;
     ignis__work work;
     ignis__device *device;
-    bool ok = false;
+    ignis__traced item;
+    bool traced, ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
@@ -25771,8 +26254,11 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
                     ignis__thread_now()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = ignis__graph_launchable(call, device, work.stream) &&
-             !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        ok = ignis__graph_launchable(call, device, work.stream);
+        traced = ok && ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
+        ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        if (traced)
+            (void)ignis__traced_close(&item, ok);
         if (ok)
             ignis__atomic_add(&graph->capture->replays->count, 1);
         for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
@@ -26906,7 +27392,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         }
         copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done, staging, part) &&
-             !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyHtoDAsync_v2, (address + (uint64_t)done, staging, (size_t)part, work.stream)) &&
+             ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
              (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
     }
     for (piece = 0; piece < 2; piece++)
@@ -27017,6 +27503,851 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
 }
 
 #endif /* IGNIS_NO_TENSORS */
+
+/* ===============================================================================================================
+   >>dlpack - arrays from and for other libraries.
+   =============================================================================================================== */
+
+enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
+
+static const struct {
+    uint8_t code, bits;
+    ignis_dtype dtype;
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},
+                            {0, 32, IGNIS_I32}, {0, 64, IGNIS_I64},  {1, 8, IGNIS_U8},   {6, 8, IGNIS_U8}};
+
+/*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
+typedef struct ignis__lent_out {
+    union {
+        ignis_dlpack plain;
+        ignis_dlpack_versioned versioned;
+    } managed;
+    int64_t shape[IGNIS_MAX_DIMS], strides[IGNIS_MAX_DIMS];
+    ignis_array view;
+} ignis__lent_out;
+
+/*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
+IGNIS__COLD static void ignis__dlpack_give_back(void *context)
+{
+    static const char call[] = "the deleter of ignis_array_to_dlpack";
+    ignis__lent_out *lent = (ignis__lent_out *)context;
+    bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
+    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
+    if (array) {
+        ignis__mutex_lock(&array->slot.lock);
+        (void)ignis__array_kill(array);
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+    }
+    free(lent);
+}
+static void ignis__dlpack_delete(ignis_dlpack *self) { ignis__dlpack_give_back(self->context); }
+static void ignis__dlpack_delete_versioned(ignis_dlpack_versioned *self) { ignis__dlpack_give_back(self->context); }
+
+IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
+{
+    if (major == 0 || major == 1)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
+    return false;
+}
+
+/*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
+IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
+{
+    return !other || other == device->stream ||
+           (ignis__stream_adopt(call, device, other) != 0 && ignis__stream_order(call, device, earlier, device, later));
+}
+
+/*  Describes the memory at an address. */
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__lent_out *lent, const ignis__array *array, ignis__address address, int major)
+{
+    ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
+    int64_t stride = 1;
+    int i;
+    tensor->data = (void *)(uintptr_t)address;
+    tensor->device_type = IGNIS__DLPACK_CUDA;
+    tensor->device_id = (int32_t)(array->storage->device - ignis__devices);
+    tensor->ndim = array->shape.ndim;
+    for (i = 0; ignis__dlpack_dtypes[i].dtype != array->dtype; i++)
+        ;
+    tensor->code = ignis__dlpack_dtypes[i].code;
+    tensor->bits = ignis__dlpack_dtypes[i].bits;
+    tensor->lanes = 1;
+    tensor->shape = lent->shape;
+    tensor->strides = lent->strides;
+    for (i = array->shape.ndim - 1; i >= 0; i--) {
+        lent->shape[i] = array->shape.dim[i];
+        lent->strides[i] = stride;
+        stride *= array->shape.dim[i] > 1 ? array->shape.dim[i] : 1;
+    }
+    if (!major) {
+        lent->managed.plain.context = lent;
+        lent->managed.plain.deleter = ignis__dlpack_delete;
+        return &lent->managed.plain;
+    }
+    lent->managed.versioned.major = 1;
+    lent->managed.versioned.context = lent;
+    lent->managed.versioned.deleter = ignis__dlpack_delete_versioned;
+    return &lent->managed.versioned;
+}
+
+IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major, void *stream)
+{
+    static const char call[] = "ignis_array_to_dlpack";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__lent_out *lent = NULL;
+    ignis__address address = 0;
+    ignis__work work;
+    uint64_t base;
+    void *managed = NULL;
+    if (!array)
+        return NULL;
+    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
+        if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
+            (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
+            lent = (ignis__lent_out *)calloc(1, sizeof *lent);
+            if (!lent)
+                ignis__fail_host_memory(call, sizeof *lent);
+        }
+        if (lent)
+            lent->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
+        if (lent && lent->view.id) {
+            ignis__atomic_store(&array->storage->lent, 1);
+            managed = ignis__dlpack_describe(lent, array, address, major);
+        } else {
+            free(lent);
+        }
+        ignis__work_end(&work);
+    }
+    (void)ignis__array_end(call, array, managed != NULL);
+    return managed;
+}
+
+/*  Gives memory of another library back. */
+static void ignis__dlpack_return(void *ptr, void *managed)
+{
+    ignis_dlpack *plain = (ignis_dlpack *)managed;
+    (void)ptr;
+    if (plain->deleter)
+        plain->deleter(plain);
+}
+
+static void ignis__dlpack_return_versioned(void *ptr, void *managed)
+{
+    ignis_dlpack_versioned *versioned = (ignis_dlpack_versioned *)managed;
+    (void)ptr;
+    if (versioned->deleter)
+        versioned->deleter(versioned);
+}
+
+/*  What an array over the memory would be; false, and reported: there can be none. */
+IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc)
+{
+    int64_t stride = 1;
+    int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
+    memset(desc, 0, sizeof *desc);
+    if (tensor->device_type != IGNIS__DLPACK_CUDA)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                           "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+                           (int)tensor->device_type) == IGNIS_OK;
+    if (!ignis__device_get(call, tensor->device_id))
+        return false;
+    desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
+    while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
+        ;
+    if (at < 0 || tensor->lanes != 1)
+        return ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+                           tensor->code, tensor->bits, tensor->lanes) == IGNIS_OK;
+    desc->dtype = ignis__dlpack_dtypes[at].dtype;
+    if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
+        return ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim, IGNIS_MAX_DIMS) ==
+               IGNIS_OK;
+    desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
+    desc->shape.dim[0] = 1;
+    for (i = 0; i < tensor->ndim; i++)
+        desc->shape.dim[i] = tensor->shape[i];
+    for (i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
+        if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
+            return ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
+                               (long long)tensor->strides[i], (long long)stride) == IGNIS_OK;
+        stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
+    }
+    desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+    desc->tag = "dlpack";
+    if ((uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+                           ignis__dtypes[desc->dtype].size) == IGNIS_OK;
+    return true;
+}
+
+/*  An array over it. One of no elements has no memory to give back later. */
+IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, void *stream)
+{
+    ignis_array none = IGNIS__ZERO, array;
+    ignis__device *device = ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    void (*give_back)(void *ptr, void *managed) = major ? ignis__dlpack_return_versioned : ignis__dlpack_return;
+    ignis__work work;
+    int64_t numel;
+    bool ok;
+    if (!ignis__shape_check(call, &desc->shape, desc->dtype, &numel))
+        return none;
+    if (numel > 0 && !desc->ptr) {
+        ignis__fail_null(call, "managed.tensor.data");
+        return none;
+    }
+    if (numel == 0) {
+        desc->ptr = NULL;
+    } else {
+        desc->release_fn = give_back;
+        desc->release_data = managed;
+    }
+    if (!ignis__work_begin(call, device, &work))
+        return none;
+    ok = ignis__dlpack_order(call, device, stream, stream, work.stream);
+    ignis__work_end(&work);
+    array = ok ? ignis__array_create(call, desc) : none;
+    if (array.id && numel == 0)
+        give_back(NULL, managed);
+    return array;
+}
+
+IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream)
+{
+    static const char call[] = "ignis_array_from_dlpack";
+    const ignis_dlpack_versioned *versioned = (const ignis_dlpack_versioned *)managed;
+    ignis_array none = IGNIS__ZERO;
+    ignis_array_desc desc;
+    if (!ignis__enter(call) || !ignis__dlpack_major(call, major) || ignis__capture_refuses(call))
+        return none;
+    if (!managed) {
+        ignis__fail_null(call, "managed");
+        return none;
+    }
+    if (major && versioned->major != 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
+                    (unsigned)versioned->minor);
+        return none;
+    }
+    if (major && (versioned->flags & IGNIS__DLPACK_READ_ONLY)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the memory is read-only, and arrays can be written");
+        return none;
+    }
+    if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc))
+        return none;
+    return ignis__dlpack_wrap(call, managed, major, &desc, stream);
+}
+
+/* ===============================================================================================================
+   >>profile - reports of what was written down.
+   =============================================================================================================== */
+
+/*  Text of the caller in JSON: bytes that are no UTF-8, as where a tag was cut, become '?'. */
+IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    fputc('"', file);
+    for (; *at; at++) {
+        int more = *at < 0x80 ? 0 : *at >= 0xC2 && *at < 0xE0 ? 1 : *at >= 0xE0 && *at < 0xF0 ? 2 : *at >= 0xF0 && *at < 0xF5 ? 3 : -1, i;
+        for (i = 1; i <= more && (at[i] & 0xC0) == 0x80; i++)
+            ;
+        if (*at < 0x20)
+            fprintf(file, "\\u%04x", *at);
+        else if (*at == '"' || *at == '\\')
+            fprintf(file, "\\%c", *at);
+        else if (more < 0 || i <= more)
+            fputc('?', file);
+        else
+            for (fputc(*at, file); more > 0; more--)
+                fputc(*++at, file);
+    }
+    fputc('"', file);
+}
+
+/*  The same in XML. */
+IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
+{
+    for (; *text; text++)
+        if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
+            fprintf(file, "&#%d;", *text);
+        else
+            fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
+}
+
+/*  A report is written to a file of its own; null, and reported: it cannot be. */
+IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        ignis__fail(IGNIS_DIAG_REPORT_IO, call, "cannot open %s to write a report", path);
+    return file;
+}
+
+IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, FILE *file)
+{
+    bool failed = ferror(file) != 0;
+    if (fclose(file) == 0 && !failed)
+        return true;
+    ignis__fail(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
+    return false;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------- */
+
+/*  What ignis_memory_snapshot knows of a device. */
+typedef struct ignis__snapshot {
+    int device, count;
+    ignis_memory_info info;
+    ignis_memory_row *rows;
+} ignis__snapshot;
+
+/*  What memory was taken for, as a person says it. */
+IGNIS__COLD static void ignis__row_name(const ignis_memory_row *row, char *name, size_t size)
+{
+    const char *slash = strrchr(row->file, '/');
+    int used = snprintf(name, size, "%s%s%s", row->tag[0] ? row->tag : row->call, row->inside[0] ? " in " : "", row->inside);
+    if (row->file[0] && used >= 0 && (size_t)used < size)
+        snprintf(name + used, size - (size_t)used, ", %s:%d", slash ? slash + 1 : row->file, row->line);
+}
+
+IGNIS__COLD static void ignis__snapshot_json(FILE *file, const ignis__snapshot *shot, bool first)
+{
+    const ignis_memory_info *info = &shot->info;
+    int i;
+    fprintf(file, "%s\n{\"device\": %d, \"name\": ", first ? "" : ",", shot->device);
+    ignis__json_text(file, ignis__devices[shot->device].info.name);
+    fprintf(
+        file,
+        ", \"live_bytes\": %lld, \"live_peak\": %lld, \"reserved_bytes\": %lld, \"reserved_peak\": %lld, \"vmm_bytes\": %lld,\n\"rows\": [",
+        (long long)info->live_bytes, (long long)info->live_peak, (long long)info->reserved_bytes, (long long)info->reserved_peak,
+        (long long)info->vmm_bytes);
+    for (i = 0; i < shot->count; i++) {
+        const ignis_memory_row *row = &shot->rows[i];
+        fprintf(file, "%s\n    {\"tag\": ", i ? "," : "");
+        ignis__json_text(file, row->tag);
+        fprintf(file, ", \"call\": \"%s\", \"inside\": \"%s\", \"file\": ", row->call, row->inside);
+        ignis__json_text(file, row->file);
+        fprintf(file, ", \"line\": %d, \"live_bytes\": %lld, \"live_blocks\": %lld, \"peak_bytes\": %lld}", row->line,
+                (long long)row->live_bytes, (long long)row->live_blocks, (long long)row->peak_bytes);
+    }
+    fprintf(file, "]}");
+}
+
+/*  All arrays that are alive, of all devices. */
+IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
+{
+    ignis__array *array;
+    ignis__storage *storage;
+    uint64_t index = 0;
+    int64_t now = ignis__wall_ns();
+    bool first = true;
+    int k;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__mutex_lock(&array->slot.lock);
+        storage = array->storage;
+        fprintf(file, "%s\n    {\"id\": %llu, \"parent\": %llu, \"tag\": ", first ? "" : ",", (unsigned long long)array->id,
+                (unsigned long long)array->parent);
+        ignis__json_text(file, array->tag);
+        fprintf(file, ", \"dtype\": \"%s\", \"shape\": [", ignis__dtypes[array->dtype].name);
+        for (k = 0; k < array->shape.ndim; k++)
+            fprintf(file, "%s%lld", k ? ", " : "", (long long)array->shape.dim[k]);
+        fprintf(file,
+                "], \"device\": %d, \"bytes\": %lld, \"on_device\": %s, \"wrapped\": %s, \"owner\": \"%s\", \"ref_count\": %d, \"age_ms\": "
+                "%lld, \"call\": \"%s\", \"file\": ",
+                (int)(storage->device - ignis__devices), (long long)ignis__array_bytes(array),
+                ignis__atomic_load(&storage->address) ? "true" : "false", storage->wrapped ? "true" : "false",
+                ignis_owner_name(array->owner), array->ref_count, (long long)((now - array->created_at_ns) / 1000000),
+                storage->origin.call);
+        ignis__json_text(file, storage->origin.file ? storage->origin.file : "");
+        fprintf(file, ", \"line\": %d}", storage->origin.line);
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+        first = false;
+    }
+}
+
+/*  Bars of a device, downwards from y: what lives, before what there was at the peak. Returns where they end. */
+IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *shot, int y)
+{
+    const double mib = 1048576;
+    const ignis_memory_info *info = &shot->info;
+    int64_t most = 1;
+    char name[160];
+    int i;
+    for (i = 0; i < shot->count; i++) {
+        most = shot->rows[i].live_bytes > most ? shot->rows[i].live_bytes : most;
+        most = shot->rows[i].peak_bytes > most ? shot->rows[i].peak_bytes : most;
+    }
+    fprintf(file, "<text x=\"10\" y=\"%d\" font-weight=\"bold\">device %d, ", y + 18, shot->device);
+    ignis__xml_text(file, ignis__devices[shot->device].info.name);
+    fprintf(file, ": in use %.1f MiB, at the peak %.1f MiB; of the driver %.1f MiB, at the peak %.1f MiB</text>\n",
+            (double)info->live_bytes / mib, (double)info->live_peak / mib, (double)info->reserved_bytes / mib,
+            (double)info->reserved_peak / mib);
+    for (i = 0, y += 28; i < shot->count; i++, y += 20) {
+        const ignis_memory_row *row = &shot->rows[i];
+        ignis__row_name(row, name, sizeof name);
+        fprintf(file, "<rect x=\"400\" y=\"%d\" width=\"%.1f\" height=\"16\" fill=\"#b8cce4\"/>\n", y,
+                480.0 * (double)row->peak_bytes / (double)most);
+        fprintf(file,
+                "<rect x=\"400\" y=\"%d\" width=\"%.1f\" height=\"10\" fill=\"#1f5fa8\"/>\n<text x=\"390\" y=\"%d\" text-anchor=\"end\">",
+                y + 3, 480.0 * (double)row->live_bytes / (double)most, y + 12);
+        ignis__xml_text(file, name);
+        fprintf(file, "</text>\n<text x=\"890\" y=\"%d\">%.1f / %.1f MiB, %lld</text>\n", y + 12, (double)row->live_bytes / mib,
+                (double)row->peak_bytes / mib, (long long)row->live_blocks);
+    }
+    return y + 12;
+}
+
+IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path, const ignis__snapshot *shots, int count)
+{
+    size_t length = strlen(path);
+    bool drawn = length >= 4 && strcmp(path + length - 4, ".svg") == 0;
+    FILE *file = ignis__report_open(call, path);
+    int i, y = 34;
+    if (!file)
+        return false;
+    if (drawn) {
+        for (i = 0; i < count; i++)
+            y += 40 + 20 * shots[i].count;
+        fprintf(
+            file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1100\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\">Dark: in use now; light: at the peak, where "
+            "it was traced. MiB now / at the peak, blocks now</text>\n",
+            y);
+        for (i = 0, y = 30; i < count; i++)
+            y = ignis__snapshot_draw(file, &shots[i], y);
+        fprintf(file, "</svg>\n");
+    } else {
+        fprintf(file, "{\"ignis\": \"%s\", \"devices\": [", ignis_version_string());
+        for (i = 0; i < count; i++)
+            ignis__snapshot_json(file, &shots[i], i == 0);
+        fprintf(file, "],\n\"arrays\": [");
+        ignis__snapshot_arrays(call, file);
+        fprintf(file, "]}\n");
+    }
+    return ignis__report_close(call, path, file);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
+{
+    static const char call[] = "ignis_memory_snapshot";
+    ignis__snapshot *shots;
+    int i, count = 0;
+    bool ok = true;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!path)
+        return ignis__fail_null(call, "path");
+    shots = (ignis__snapshot *)ignis__alloc(sizeof *shots * (size_t)(ignis__device_total + 1));
+    if (!shots)
+        return ignis__fail_host_memory(call, sizeof *shots * (size_t)(ignis__device_total + 1));
+    for (i = 0; ok && i < ignis__device_total; i++) {
+        ignis__snapshot *shot = &shots[count];
+        if (!ignis__atomic_load(&ignis__devices[i].opened))
+            continue;
+        shot->device = i;
+        shot->rows = ignis__rows_make(call, &ignis__caches[i], &shot->count);
+        ignis__mutex_lock(&ignis__caches[i].lock);
+        shot->info = ignis__caches[i].info;
+        ignis__mutex_unlock(&ignis__caches[i].lock);
+        ok = shot->rows != NULL;
+        count += ok;
+    }
+    ok = ok && ignis__snapshot_write(call, path, shots, count);
+    while (count > 0)
+        ignis__free(shots[--count].rows);
+    ignis__free(shots);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- profiles ----------------------------------------------------------------------------------------------------------- */
+
+/*  FLOPs of a multiprocessor in a clock, dense: of products of 16-bit types by tensor cores with sums in f32, and of f32 and f64, the better of
+    tensor cores and plain instructions. From NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers. The last row that is
+    not newer than the device counts. */
+static const struct {
+    int capability, half, single, wide;
+} ignis__rates[] = {{50, 256, 256, 8},    {60, 128, 128, 64},    {61, 256, 256, 8},   {70, 1024, 128, 64},
+                    {75, 1024, 128, 4},   {80, 2048, 128, 128},  {86, 512, 256, 4},   {89, 512, 256, 4},
+                    {90, 4096, 256, 256}, {100, 8192, 256, 128}, {103, 8192, 256, 4}, {120, 512, 256, 4}};
+
+/*  What a device can do in a millisecond: bytes, and flops of a dtype. 0: it does not tell. */
+IGNIS__COLD static double ignis__rate_memory(const ignis__device *device)
+{
+    int clock = 0, bits = 0;
+    (void)IGNIS__CUDA(cuDeviceGetAttribute, (&clock, IGNIS__CU_ATTRIBUTE_MEMORY_CLOCK, device->handle));
+    (void)IGNIS__CUDA(cuDeviceGetAttribute, (&bits, IGNIS__CU_ATTRIBUTE_MEMORY_BITS, device->handle));
+    return 2.0 * clock * bits / 8; /* twice a clock */
+}
+
+IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dtype)
+{
+    int clock = 0, capability = 10 * device->info.compute_major + device->info.compute_minor, i = IGNIS__COUNT(ignis__rates) - 1;
+    (void)IGNIS__CUDA(cuDeviceGetAttribute, (&clock, IGNIS__CU_ATTRIBUTE_CLOCK, device->handle));
+    while (i > 0 && ignis__rates[i].capability > capability)
+        i--;
+    return (double)clock * device->info.multiprocessors *
+           (dtype == IGNIS_F64                          ? ignis__rates[i].wide
+            : dtype == IGNIS_F16 || dtype == IGNIS_BF16 ? ignis__rates[i].half
+            : ignis__allow_tf32                         ? ignis__rates[i].half / 2
+                                                        : ignis__rates[i].single);
+}
+
+/*  Lets go of the items and of the clocks. */
+IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
+{
+    size_t k;
+    int i;
+    for (k = 0; k < count; k++)
+        ignis__traced_events_free(&items[k]);
+    ignis__free(items);
+    ignis__mutex_lock(&ignis__profile_lock);
+    for (i = 0; i < IGNIS_MAX_DEVICES; i++) {
+        if (ignis__profile.base[i].event)
+            (void)IGNIS__CUDA(cuEventDestroy_v2, (ignis__profile.base[i].event));
+        ignis__profile.base[i].event = NULL;
+    }
+    ignis__mutex_unlock(&ignis__profile_lock);
+}
+
+/*  Asks when the items of a device were, once it is idle. What was lost to a fault has no time. */
+IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
+{
+    void *base;
+    int64_t base_ns;
+    float at, ms;
+    size_t k;
+    ignis__mutex_lock(&ignis__profile_lock);
+    base = ignis__profile.base[device].event;
+    base_ns = ignis__profile.base[device].ns;
+    ignis__mutex_unlock(&ignis__profile_lock);
+    for (k = 0; k < count; k++) {
+        ignis__traced *traced = &items[k];
+        if (traced->device == device && traced->first && IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
+            IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
+            traced->at_ns = base_ns + (int64_t)((double)at * 1e6);
+            traced->ms = (double)ms;
+        }
+    }
+}
+
+/*  An operation knows its arrays, and not always which of its kernels moves them: the longest one of those that have not been told. Without memory
+    for that, bytes stay with the first. */
+IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
+{
+    ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
+    size_t k;
+    for (k = 0; longest && k < count; k++) {
+        ignis__traced *traced = &items[k], **so_far = &longest[traced->thread];
+        if (traced->kind != IGNIS__TRACED_KERNEL || traced->told)
+            continue;
+        if (*so_far && (*so_far)->operation == traced->operation) {
+            double bytes = (*so_far)->bytes + traced->bytes;
+            (*so_far)->bytes = traced->bytes = 0;
+            *so_far = traced->ms > (*so_far)->ms ? traced : *so_far;
+            (*so_far)->bytes = bytes;
+        } else {
+            *so_far = traced;
+        }
+    }
+    ignis__free(longest);
+}
+
+IGNIS__COLD static int ignis__profile_order(const void *a, const void *b)
+{
+    const ignis_profile_row *x = (const ignis_profile_row *)a, *y = (const ignis_profile_row *)b;
+    return (x->ms < y->ms) - (x->ms > y->ms);
+}
+
+/*  Adds the items up by kernels. Null: out of host memory. */
+IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *items, size_t count, int *row_count)
+{
+    ignis_profile_row *rows = (ignis_profile_row *)ignis__alloc((count + 1) * sizeof *rows), *row;
+    size_t k;
+    int i, used = 0;
+    for (k = 0; rows && k < count; k++) {
+        const ignis__traced *traced = &items[k];
+        int dtype = traced->flops > 0 ? traced->rate : 0;
+        if (!traced->first || traced->ms < 0)
+            continue;
+        for (i = 0; i < used; i++)
+            if (rows[i].device == traced->device && (int)rows[i].dtype == dtype && strcmp(rows[i].name, traced->name) == 0)
+                break;
+        row = &rows[i];
+        used += i == used;
+        row->device = traced->device;
+        row->dtype = (ignis_dtype)dtype;
+        memcpy(row->name, traced->name, sizeof row->name);
+        row->count++;
+        row->ms += traced->ms;
+        row->bytes += traced->bytes;
+        row->flops += traced->flops;
+    }
+    for (i = 0; i < used; i++) {
+        const ignis__device *device = &ignis__devices[rows[i].device];
+        double memory = ignis__rate_memory(device) * rows[i].ms, flops = ignis__rate_flops(device, (int)rows[i].dtype) * rows[i].ms;
+        rows[i].memory_share = memory > 0 ? rows[i].bytes / memory : 0;
+        rows[i].arithmetic_share = flops > 0 ? rows[i].flops / flops : 0;
+    }
+    if (rows)
+        qsort(rows, (size_t)used, sizeof *rows, ignis__profile_order);
+    *row_count = used;
+    return rows;
+}
+
+/*  A number of the table, or that it is not known. */
+IGNIS__COLD static void ignis__table_number(FILE *file, double value, const char *unit)
+{
+    if (value > 0)
+        fprintf(file, " %9.3f%s", value, unit);
+    else
+        fprintf(file, " %9s%*s", "-", (int)strlen(unit), "");
+}
+
+IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, const ignis_profile_row *rows, int count, size_t lost)
+{
+    FILE *file = ignis__report_open(call, path);
+    double all = 0;
+    int i;
+    if (!file)
+        return false;
+    for (i = 0; i < count; i++)
+        all += rows[i].ms;
+    for (i = 0; i < ignis__device_total; i++)
+        if (ignis__atomic_load(&ignis__devices[i].opened))
+            fprintf(file, "device %d: %s; by its clocks and units %.2f TB/s, %.1f TFLOP/s of 16-bit types, %.1f of f32\n", i,
+                    ignis__devices[i].info.name, ignis__rate_memory(&ignis__devices[i]) * 1e-9,
+                    ignis__rate_flops(&ignis__devices[i], IGNIS_BF16) * 1e-9, ignis__rate_flops(&ignis__devices[i], IGNIS_F32) * 1e-9);
+    fprintf(file, "%llu items were too many, or had no events\n%-72s %6s %7s %10s %6s %9s %9s %7s %9s %9s %7s %6s\n",
+            (unsigned long long)lost, "kernel", "device", "count", "ms", "share", "GB", "TB/s", "of it", "GFLOP", "TFLOP/s", "of it",
+            "bound");
+    for (i = 0; i < count; i++) {
+        const ignis_profile_row *row = &rows[i];
+        double memory = 100 * row->memory_share, flops = 100 * row->arithmetic_share;
+        fprintf(file, "%-72s %6d %7lld %10.3f %5.1f%%", row->name, row->device, (long long)row->count, row->ms,
+                all > 0 ? 100 * row->ms / all : 0);
+        ignis__table_number(file, row->bytes * 1e-9, "");
+        ignis__table_number(file, row->ms > 0 ? row->bytes / row->ms * 1e-9 : 0, "");
+        fprintf(file, memory > 0 ? " %6.1f%%" : "       -", memory);
+        ignis__table_number(file, row->flops * 1e-9, "");
+        ignis__table_number(file, row->ms > 0 ? row->flops / row->ms * 1e-9 : 0, "");
+        fprintf(file, flops > 0 ? " %6.1f%%" : "       -", flops);
+        fprintf(file, " %6s\n", memory <= 0 && flops <= 0 ? "-" : flops > memory ? "flops" : "memory");
+    }
+    return ignis__report_close(call, path, file);
+}
+
+/*  One span: of a thread of the host (process 0), or of a stream of a device (process 1 and up). Times in microseconds. */
+IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind, int process,
+                                          int thread, double at, double took)
+{
+    fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"cat\": \"%s\", \"name\": ", process, thread,
+            at, took, kind);
+    ignis__json_text(file, name);
+    fprintf(file, ", \"args\": {\"call\": \"%s\"", traced->call);
+    if (traced->bytes > 0)
+        fprintf(file, ", \"bytes\": %.0f", traced->bytes);
+    if (traced->flops > 0)
+        fprintf(file, ", \"flops\": %.0f", traced->flops);
+    if (traced->file) {
+        fprintf(file, ", \"line\": %d, \"file\": ", traced->line);
+        ignis__json_text(file, traced->file);
+    }
+    fprintf(file, "}}");
+}
+
+IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count, int64_t begin_ns)
+{
+    FILE *file = ignis__report_open(call, path);
+    void *streams[64];
+    int i, used = 0, threads = 0;
+    size_t k;
+    if (!file)
+        return false;
+    fprintf(
+        file,
+        "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "
+        "\"host\"}}");
+    for (i = 0; i < ignis__device_total; i++) {
+        if (!ignis__atomic_load(&ignis__devices[i].opened))
+            continue;
+        fprintf(file, ",\n{\"ph\": \"M\", \"pid\": %d, \"name\": \"process_name\", \"args\": {\"name\": ", i + 1);
+        ignis__json_text(file, ignis__devices[i].info.name);
+        fprintf(file, "}}");
+    }
+    for (k = 0; k < count; k++) {
+        const ignis__traced *traced = &items[k];
+        double at = (double)(traced->begin_ns - begin_ns) * 1e-3, took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
+        threads = traced->thread > threads ? traced->thread : threads;
+        if (traced->kind == IGNIS__TRACED_MEMORY) {
+            fprintf(file,
+                    ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %.3f, \"name\": \"memory\", \"args\": {\"in use\": %.0f, \"reserved\": %.0f}}",
+                    traced->device + 1, at, traced->bytes, traced->flops);
+        } else if (traced->kind == IGNIS__TRACED_CALL) {
+            ignis__trace_span(file, traced, traced->call, "call", 0, traced->thread, at, took);
+        } else if (traced->ms >= 0) {
+            static const char *const kinds[] = {"call", "kernel", "copy", "graph", "collective", "memory"};
+            double on_device = (double)(traced->at_ns - begin_ns) * 1e-3;
+            bool collective = strncmp(traced->call, "ignis_comm", 10) == 0 || strncmp(traced->call, "ignis_parallel", 14) == 0;
+            for (i = 0; i < used && streams[i] != traced->stream; i++)
+                ;
+            if (i == used && used < IGNIS__COUNT(streams))
+                streams[used++] = traced->stream;
+            ignis__trace_span(file, traced, traced->name, "queue", 0, traced->thread, at, took);
+            ignis__trace_span(file, traced, traced->name, collective ? "collective" : kinds[traced->kind], traced->device + 1, i + 1,
+                              on_device, traced->ms * 1e3);
+            fprintf(file,
+                    ",\n{\"ph\": \"s\", \"id\": %llu, \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"cat\": \"queue\", \"name\": \"queue\"}"
+                    ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": %llu, \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"cat\": \"queue\", \"name\": "
+                    "\"queue\"}",
+                    (unsigned long long)k, traced->thread, at, (unsigned long long)k, traced->device + 1, i + 1, on_device);
+        }
+    }
+    for (i = 1; i <= threads; i++)
+        fprintf(file, ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"thread %d\"}}", i, i);
+    fprintf(file, "]}\n");
+    return ignis__report_close(call, path, file);
+}
+
+/*  Waits for the devices that are open, and lets `each` have each of them, entered. */
+IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *items, size_t count, bool begins)
+{
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    for (i = 0; i < ignis__device_total; i++) {
+        if (!ignis__atomic_load(&ignis__devices[i].opened))
+            continue;
+        if (!ignis__device_enter(call, &ignis__devices[i], &binding)) {
+            ok = false;
+            continue;
+        }
+        ok = ignis__device_wait(call, &ignis__devices[i]) && ok;
+        if (begins)
+            ignis__profile_base(&ignis__devices[i]);
+        else
+            ignis__profile_ask(i, items, count);
+        ignis__device_leave(&binding);
+    }
+    return ok;
+}
+
+static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held by who begins or ends one */
+
+IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
+{
+    static const char call[] = "ignis_profile_begin";
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
+    if (ignis__global.dry_run)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run: nothing runs, and nothing takes time");
+    ignis__mutex_lock(&ignis__profile_ends);
+    if (ignis__profiling()) {
+        ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "a profile is begun already; call ignis_profile_end first");
+    } else {
+        ignis__profile_drop(NULL, 0);
+        ok = ignis__profile_devices(call, NULL, 0, true);
+        ignis__mutex_lock(&ignis__profile_lock);
+        ignis__profile.begin_ns = ignis__monotonic_ns();
+        ignis__mutex_unlock(&ignis__profile_lock);
+        ignis__atomic_store(&ignis__profile.on, ok);
+    }
+    ignis__mutex_unlock(&ignis__profile_ends);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const char *table)
+{
+    static const char call[] = "ignis_profile_end";
+    ignis_profile_row *rows;
+    ignis__traced *items;
+    size_t count, lost;
+    int64_t begin_ns;
+    int row_count = 0, threads;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
+    ignis__mutex_lock(&ignis__profile_ends);
+    if (!ignis__profiling()) {
+        ignis__mutex_unlock(&ignis__profile_ends);
+        return ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "no profile is begun; call ignis_profile_begin first");
+    }
+    ignis__mutex_lock(&ignis__profile_lock);
+    ignis__atomic_store(&ignis__profile.on, 0);
+    items = ignis__profile.items;
+    count = ignis__profile.count;
+    lost = ignis__profile.lost;
+    begin_ns = ignis__profile.begin_ns;
+    threads = ignis__profile.threads;
+    ignis__profile.items = NULL;
+    ignis__profile.count = ignis__profile.capacity = ignis__profile.lost = 0;
+    ignis__mutex_unlock(&ignis__profile_lock);
+    ok = ignis__profile_devices(call, items, count, false);
+    ignis__profile_share(items, count, threads);
+    rows = ignis__profile_sum(items, count, &row_count);
+    if (!rows) {
+        ignis__fail_host_memory(call, (count + 1) * sizeof *rows);
+        ok = false;
+    }
+    if (trace)
+        ok = ignis__trace_write(call, trace, items, count, begin_ns) && ok;
+    if (table && rows)
+        ok = ignis__table_write(call, table, rows, row_count, lost) && ok;
+    ignis__profile_drop(items, count);
+    if (rows) {
+        ignis__free(ignis__profile.rows);
+        ignis__profile.rows = rows;
+        ignis__profile.row_count = row_count;
+    }
+    ignis__mutex_unlock(&ignis__profile_ends);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capacity)
+{
+    static const char call[] = "ignis_profile_rows";
+    int count;
+    if (!ignis__enter(call))
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        return -1;
+    }
+    if (!rows && capacity > 0) {
+        ignis__fail_null(call, "rows");
+        return -1;
+    }
+    ignis__mutex_lock(&ignis__profile_ends);
+    count = ignis__profile.row_count;
+    if (count > 0 && capacity > 0)
+        memcpy(rows, ignis__profile.rows, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
+    ignis__mutex_unlock(&ignis__profile_ends);
+    return count;
+}
+
+/*  Drops a profile that nobody has ended, and what was kept of others. */
+IGNIS__COLD static void ignis__profile_close(void)
+{
+    int i, threads = ignis__profile.threads;
+    ignis__atomic_store(&ignis__profile.on, 0);
+    ignis__profile_drop(ignis__profile.items, ignis__profile.count);
+    ignis__free(ignis__profile.rows);
+    for (i = 0; i < IGNIS__COUNT(ignis__profile.named); i++) {
+        while (ignis__profile.named[i]) {
+            ignis__named *next = ignis__profile.named[i]->next;
+            ignis__free(ignis__profile.named[i]);
+            ignis__profile.named[i] = next;
+        }
+    }
+    memset(&ignis__profile, 0, sizeof ignis__profile);
+    ignis__profile.threads = threads; /* which have their numbers */
+}
 
 /* ===============================================================================================================
    >>dry - dry runs: a driver that does nothing.
@@ -27270,7 +28601,8 @@ static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ig
         case IGNIS__CU_POINTER_MEMORY_TYPE: *(int *)values[i] = memory ? IGNIS__CU_MEMORY_DEVICE : 0; break;
         case IGNIS__CU_POINTER_ORDINAL: *(int *)values[i] = 0; break;
         case IGNIS__CU_POINTER_RANGE_START: *(ignis__address *)values[i] = memory ? memory->start : 0; break;
-        default: *(size_t *)values[i] = memory ? memory->size : 0;
+        case IGNIS__CU_POINTER_RANGE_SIZE: *(size_t *)values[i] = memory ? memory->size : 0; break;
+        default: break;
         }
     }
     ignis__mutex_unlock(&ignis__dry.lock);
@@ -27606,6 +28938,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 {
     static const char call[] = "ignis_shutdown";
     ignis__record before = ignis__this_thread.record;
+    const char *dry = getenv("IGNIS_DRY_RUN") ? getenv("IGNIS_DRY_RUN") : "";
     ignis_status status;
     int i;
     if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {
@@ -27622,6 +28955,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         return IGNIS_OK;
     }
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
+    if (ignis__global.dry_run && strchr(dry, '.'))
+        (void)ignis_memory_snapshot(dry);
 #ifndef IGNIS_NO_TENSORS
     ignis__graphs_close(call);
 #endif
@@ -27641,6 +28976,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
+    ignis__profile_close();
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))
@@ -27684,6 +29020,25 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 /*  IGNIS_TRACE_CALLS: functions that make or launch something say first where they are called. */
 #if defined(IGNIS_TRACE_CALLS) && !defined(IGNIS__AT)
 #define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
+#define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
+#define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
+#define ignis_mse_loss(...) IGNIS__AT(ignis_mse_loss(__VA_ARGS__))
+#define ignis_l1_loss(...) IGNIS__AT(ignis_l1_loss(__VA_ARGS__))
+#define ignis_huber_loss(...) IGNIS__AT(ignis_huber_loss(__VA_ARGS__))
+#define ignis_bce_with_logits(...) IGNIS__AT(ignis_bce_with_logits(__VA_ARGS__))
+#define ignis_kl_div(...) IGNIS__AT(ignis_kl_div(__VA_ARGS__))
+#define ignis_cosine_similarity(...) IGNIS__AT(ignis_cosine_similarity(__VA_ARGS__))
+#define ignis_nll_loss(...) IGNIS__AT(ignis_nll_loss(__VA_ARGS__))
+#define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))
+#define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
+#define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
+#define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
+#define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
+#define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
+#define ignis_upsample(...) IGNIS__AT(ignis_upsample(__VA_ARGS__))
+#define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
+#define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
+#define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
 #define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
 #define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
 #define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
@@ -27759,6 +29114,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sdpa(...) IGNIS__AT(ignis_sdpa(__VA_ARGS__))
 #define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
 #define ignis_decode_sdpa(...) IGNIS__AT(ignis_decode_sdpa(__VA_ARGS__))
+#define ignis_decode_sdpa_with(...) IGNIS__AT(ignis_decode_sdpa_with(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))

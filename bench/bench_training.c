@@ -8,6 +8,7 @@
     take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt] [llama] [gpt-xl]
+        profile among the words: three steps of gpt, llama or gpt-xl into profile.json (a trace), profile.txt (kernels) and memory.svg
         dry among the words: what gpt, llama and gpt-xl need of an H200's memory, and for what, without a GPU
         wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
@@ -37,7 +38,8 @@ static struct {
     double ratio; /* to a device copy; 0: none */
 } rows[MAX_ROWS];
 static int row_count;
-static bool dry; /* memory is counted, and nothing runs */
+static bool dry;     /* memory is counted, and nothing runs */
+static bool profile; /* three steps of a model are written down */
 
 static void row(const char *name, double value, const char *unit, double ratio)
 {
@@ -612,6 +614,7 @@ static void model_rows(const char *name, double tokens, void (*step)(void *), vo
 {
     ignis_memory_info memory;
     char text[80];
+    int i;
     if (dry) {
         step(model);
         step(model);
@@ -624,6 +627,13 @@ static void model_rows(const char *name, double tokens, void (*step)(void *), vo
     row(text, (double)memory.reserved_peak / (1 << 30), "GiB", 0);
     if (dry)
         memory_rows(&memory);
+    if (profile) {
+        REQUIRE(ignis_profile_begin());
+        for (i = 0; i < 3; i++)
+            step(model);
+        REQUIRE(ignis_profile_end("profile.json", "profile.txt"));
+        REQUIRE(ignis_memory_snapshot("memory.svg"));
+    }
 }
 
 static void bench_gpt(void)
@@ -680,6 +690,9 @@ int main(int argc, char **argv)
             words++;
         } else if (strcmp(argv[k], "dry") == 0) {
             desc.dry_run = dry = true;
+            words++;
+        } else if (strcmp(argv[k], "profile") == 0) {
+            desc.trace_memory = profile = true;
             words++;
         }
     REQUIRE(ignis_setup(&desc));

@@ -4,6 +4,7 @@
 #   - the headers and the first heading of CHANGELOG.md have the version of ignis.h;
 #   - everything public in the headers has a comment, and functions have one of a fixed form (tools/manual.c);
 #   - lines of the headers have up to 150 columns, each tag stands once in the declarations, and in the contents of the manual;
+#   - IGNIS_TRACE_CALLS knows every function that makes an array, a tensor or another handle;
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
 #     output;
 #   - the README's two programs that share an array are those of the manual;
@@ -53,6 +54,14 @@ awk '
     }
     END { exit bad }
 ' $headers || fail 'lines within 150 columns, each tag once in the declarations, all tags in the contents'
+
+# ---- with IGNIS_TRACE_CALLS all functions that make something say where they are called; these make nothing, or hand on what there is
+names='(value|array_value|tensor_data|tensor_grad|optimizer_state|scope_return)$'
+awk '/^#ifdef IGNIS_IMPLEMENTATION/ { exit }
+    /^IGNIS_API ignis_(tensor|array|optimizer|graph|kernel|ticket) ignis_/ { sub(/\(.*/, "", $3); print $3 }' ignis.h |
+    grep -vE "^ignis_$names" | sort -u >$out/makers
+sed -n 's/^#define \(ignis_[a-z0-9_]*\)(\.\.\.) IGNIS__AT(.*/\1/p' ignis.h | sort -u >$out/traced
+comm -23 $out/makers $out/traced | sed 's/^/ignis.h: IGNIS_TRACE_CALLS, at the end, lacks /' | grep . && fail 'IGNIS_TRACE_CALLS lacks functions'
 
 # ---- the README: its first C block is hello.c, each sh block that compiles it is run, and its output is the text block that follows
 awk -v out=$out '
