@@ -1435,9 +1435,9 @@ typedef struct ignis_kernel_header {
 } ignis_kernel_header;
 
 typedef struct ignis_kernel_desc {
-    const char *source;         /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it types and helpers of Ignis' kernels */
-    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
+    const char *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it types and helpers of Ignis' kernels */
+    const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
+    const char *entry;  /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
                                    in an image as the image has it, mangled unless extern "C" */
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
@@ -4915,11 +4915,20 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
+/*  Reads the facts about a device that is perhaps not open. */
+IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
+{
+    bool ok;
+    ignis__mutex_lock(&device->lock);
+    ok = device->info.warp_size || ignis__device_read(call, device);
+    ignis__mutex_unlock(&device->lock);
+    return ok;
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
-    bool ok = true;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!info)
@@ -4927,12 +4936,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
     device = ignis__device_get(call, ordinal);
     if (!device)
         return IGNIS_ERROR_DEVICE;
-    ignis__mutex_lock(&device->lock);
-    if (!device->info.warp_size)
-        ok = ignis__device_read(call, device);
+    if (!ignis__device_know(call, device))
+        return ignis__failed();
     *info = device->info;
-    ignis__mutex_unlock(&device->lock);
-    return ok ? IGNIS_OK : ignis__failed();
+    return IGNIS_OK;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
@@ -9907,8 +9914,9 @@ IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word
 IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
 {
     int i;
-    ignis__text_add(text, "%s %d-%d ", ignis__program_is_own(program) ? "own" : "kernel", first, last);
+    ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
     if (ignis__program_is_own(program)) {
+        ignis__text_add(text, " ");
         ignis__program_write(text, program);
     } else {
         ignis__request_quote(text, program->name);
@@ -10153,11 +10161,11 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     that what came before them has taught: of new bytes those at the same place of 16, as instructions have so many bytes. Two estimates of
     each, a quick and a slow one, are averaged. */
 enum {
-    IGNIS__PACK_KIND = 0,     /* new or not; by what was before, and the place */
-    IGNIS__PACK_AGAIN = 48,   /* at the distance before */
-    IGNIS__PACK_NEW = 64,     /* new bytes: behind others, behind bytes that were there before */
+    IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
+    IGNIS__PACK_AGAIN = 48, /* at the distance before */
+    IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256, /* at a new distance, at the one before */
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,                 /* at a new distance, at the one before */
     IGNIS__PACK_DISTANCE = IGNIS__PACK_LENGTH + 2 * IGNIS__PACK_NUMBERS, /* of 2, 3, 4 and more bytes */
     IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS,    /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
@@ -10252,7 +10260,7 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bu
     uint64_t checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     unsigned char *image;
     ignis__unpacker *unpacker;
-    const char *fault = NULL;
+    const char *wrong = NULL;
     if (checksum != entry->checksum) {
         ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
                         (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
@@ -10268,11 +10276,11 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bu
     if (entry->stored == entry->size)
         memcpy(image, stored, (size_t)entry->size);
     else if (!ignis__unpack(unpacker, image, (size_t)entry->size, stored, (size_t)entry->stored))
-        fault = "its bytes cannot be unpacked";
+        wrong = "its bytes cannot be unpacked";
     ignis__free(unpacker);
-    fault = fault ? fault : ignis__image_fault(image, (size_t)entry->size);
-    if (fault) {
-        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", fault, (unsigned long long)entry->stored,
+    wrong = wrong ? wrong : ignis__image_fault(image, (size_t)entry->size);
+    if (wrong) {
+        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", wrong, (unsigned long long)entry->stored,
                         (unsigned long long)entry->offset, (unsigned long long)entry->size);
         ignis__free(image);
         return IGNIS_DIAG_BUNDLE_FORMAT;
@@ -10343,7 +10351,9 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
         }
         if (next)
             ignis__text_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
-                            of_next.kind == 'a' ? "a" : of_next.kind == 'f' ? "f" : "");
+                            of_next.kind == 'a'   ? "a"
+                            : of_next.kind == 'f' ? "f"
+                                                  : "");
         last = next;
     } while (next);
 }
@@ -10366,16 +10376,18 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
         ignis__bundle_archs(bundle, key, &text);
     snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
     if (archs[0])
-        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
-                    "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
-                    "--archs ...,%d",
-                    name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
+            "--archs ...,%d",
+            name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
     else
-        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
-                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
-                    "the program records where it is asked for (ignis_desc.record)%s",
-                    name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
-                    device->info.device, why, ignis__program_is_own(program) ? line : "");
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
+            "the program records where it is asked for (ignis_desc.record)%s",
+            name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
+            device->info.device, why, ignis__program_is_own(program) ? line : "");
     return false;
 }
 
@@ -10392,8 +10404,8 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
 {
     char arch[32];
     bool is_ptx;
-    if (ignis__compile_never ||
-        (ignis__the_bundle.data && !ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
+    if (ignis__compile_never || (ignis__the_bundle.data &&
+                                 !ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
         return ignis__program_missing(call, program, device);
     return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
            ignis__image_compile(call, program, arch, is_ptx, image);
@@ -10558,27 +10570,27 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
     while (!*failed && (serves = ignis__bundle_find(bundle, key, capability, serves, &entry)) > 0) {
         const char *name = ignis__bundle_text(bundle, &entry);
         ignis__image image = IGNIS__ZERO;
-        ignis_diagnostic fault;
+        ignis_diagnostic wrong;
         char why[256];
         ignis__text text;
         if (included != 0 && included != entry.included)
             continue; /* the files are there, and are others now */
         ignis__text_begin(&text, why, sizeof why);
-        fault = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
+        wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
-        *failed = fault != IGNIS_DIAG_NONE;
-        if (fault == IGNIS_DIAG_HOST_MEMORY)
+        *failed = wrong != IGNIS_DIAG_NONE;
+        if (wrong == IGNIS_DIAG_HOST_MEMORY)
             ignis__fail_host_memory(call, (size_t)entry.size);
-        else if (fault != IGNIS_DIAG_NONE)
-            ignis__fail(fault, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
+        else if (wrong != IGNIS_DIAG_NONE)
+            ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
                         entry.kind == 'p' ? " (PTX)" : "", why);
         else if (ignis__module_load(call, &image, unit, &error))
             unit->from_cache = true;
         else if (error == 0 || !ignis__image_is_foreign(error))
             *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
         else
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name, (int)entry.arch,
-                        entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
+                        (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
         ignis__free(image.data);
         if (unit->module)
             return true;
@@ -10591,9 +10603,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
                                                  ignis__module *unit)
 {
     ignis__image image = IGNIS__ZERO;
-    char none[1] = {0};
     int error = 0;
-    image.lowered = none;
+    image.lowered = (char *)(uintptr_t)program->entry;
     image.data = (void *)(uintptr_t)program->image;
     unit->from_cache = true;
     if (ignis__module_load(call, &image, unit, &error))
@@ -10678,7 +10689,8 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     char why[300];
     ignis__text text;
     if (desc->bundle && desc->bundle_path)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle") == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle") ==
+               IGNIS_OK;
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
@@ -10721,7 +10733,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     char faults[700], missing[500];
     ignis__text text, names;
     uint32_t i;
-    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL)
+    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL ||
+        !ignis__device_know(call, device))
         return ignis__failed();
     if (!bundle->data)
         return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "there is no bundle: ignis_desc.bundle, bundle_path and IGNIS_BUNDLE name none");
@@ -10741,17 +10754,18 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
         char why[256];
         ignis__text reason;
         void *image = NULL;
-        ignis_diagnostic fault;
+        ignis_diagnostic wrong;
         ignis__text_begin(&reason, why, sizeof why);
-        fault = ignis__bundle_unpack(bundle, &entry, &image, &reason);
+        wrong = ignis__bundle_unpack(bundle, &entry, &image, &reason);
         ignis__free(image);
-        if (fault == IGNIS_DIAG_HOST_MEMORY)
+        if (wrong == IGNIS_DIAG_HOST_MEMORY)
             return ignis__fail_host_memory(call, (size_t)entry.size);
-        if (fault != IGNIS_DIAG_NONE && damaged++ < 2)
+        if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
             ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
     }
     if (damaged)
-        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images, faults);
+        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
+                           faults);
     if (info->version != IGNIS_VERSION)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
                            "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its own kernels are others",
@@ -10762,11 +10776,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
                            "%s was made with another ignis_kernels.h: its sources have the hash %016llx, those of this program %016llx",
                            bundle->from, (unsigned long long)bundle->header.sources, (unsigned long long)ignis__sources_hash());
     if (info->missing)
-        return ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
-                           "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. Make it with ignis_embed "
-                           "--archs ...,%d. Missing: %s%s",
-                           bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10, device->info.device,
-                           info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
+        return ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. Make it with ignis_embed "
+            "--archs ...,%d. Missing: %s%s",
+            bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10, device->info.device,
+            info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
     return IGNIS_OK;
 }
 
@@ -10920,23 +10935,24 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
 /*  A kernel whose image is given: it is looked at where a zero is behind it. */
 IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_kernel_desc *desc)
 {
-    const char *fault;
+    const char *wrong;
     char *copy;
     if (desc->source || desc->option_count || desc->header_count)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.image is set, and desc.source, options or headers are; it is one or the other") ==
-               IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                           "desc.image is set, and desc.source, options or headers are; it is one or the other") == IGNIS_OK;
     if (!desc->entry)
         return ignis__fail_null(call, "desc.entry") == IGNIS_OK;
     copy = desc->image_size < IGNIS__BUNDLE_IMAGE ? (char *)ignis__alloc(desc->image_size + 1) : NULL;
     if (!copy)
         return ignis__fail_host_memory(call, desc->image_size) == IGNIS_OK;
     memcpy(copy, desc->image, desc->image_size);
-    fault = ignis__image_fault(copy, desc->image_size);
-    if (fault)
+    wrong = ignis__image_fault(copy, desc->image_size);
+    if (wrong)
         ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s", desc->entry,
-                    (unsigned long long)desc->image_size, (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size), fault);
+                    (unsigned long long)desc->image_size, (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size),
+                    wrong);
     ignis__free(copy);
-    return !fault;
+    return !wrong;
 }
 
 /*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
@@ -17796,10 +17812,7 @@ static bool ignis__gemm_direct(const ignis__gemm *p)
 }
 
 /*  What is read from or written to beside the result when a product is finished in registers. */
-static ignis__address ignis__gemm_other(const ignis__gemm *p)
-{
-    return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
-}
+static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
 
 /*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
@@ -17807,9 +17820,9 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
     snprintf(define, size,
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d",
              p->transpose_a, p->transpose_b, columns, direct, direct ? p->activation : 0,
-             !direct         ? 0
-             : p->gradient   ? 2
-                             : ignis__gemm_other(p) != p->pre);
+             !direct       ? 0
+             : p->gradient ? 2
+                           : ignis__gemm_other(p) != p->pre);
 }
 
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
@@ -22545,7 +22558,8 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
         while (ignis__attention_hopper[k].head_dim < p->head_dim)
             k++;
         for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
+                     groups);
             ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_CU, dtype, define, 90, 90);
         }
     }
@@ -25299,7 +25313,7 @@ IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array 
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
     static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"},
-                                   *const compile[] = {"auto", "never"};
+                             *const compile[] = {"auto", "never"};
     int compile_when = (int)desc->compile;
     static bool fork_watched;
     ignis__global.logger = desc->logger;
