@@ -204,7 +204,7 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows ops_shape map training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm layers)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)

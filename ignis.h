@@ -6,7 +6,7 @@
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
-        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS, ON DRY RUNS
         >>device        devices, facts about them
         >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
@@ -17,13 +17,13 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .rope .embedding
-                        .index .sort .loss .attention
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
+                        .embedding .index .sort .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
 
     HOW TO USE
 
@@ -225,6 +225,8 @@
                         sin cos tan asin acos atan atan2 sinh cosh tanh
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
                         index(dim): where the element is in that dimension of the result; -1 is the last one
+                        rand() randn(): a random number in [0, 1), and a standard normal one
+                        detach(x)  with_grad(value, other): see below
             constants   pi e inf nan
 
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
@@ -235,6 +237,18 @@
         Where there is no derivative: that of abs, sign and relu at 0 is 0, that of max and min at a tie one half for each, that of clamp
         at its ends 1, that of floor, ceil, round, trunc and of comparisons 0. NaN passes through max, min, clamp and relu. Results of 16
         bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+
+        A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the one and the gradient
+        of the other. So with_grad(round(x), x) rounds, and is x to its gradient; with_grad(f, x*detach(p) + y*detach(q)) has the gradients
+        p and q, whatever f is.
+
+        Each rand() and randn() in a formula is another number, for each element and call; `r = rand();` names one. They follow from
+        ignis_seed as those of ignis_dropout do, in graphs too, and are the same in the gradient: "rand() < p ? 0 : x/(1 - p)" is a dropout.
+        A formula takes up to 8, of which randn() counts as two. rand() has 24 bits, and 53 where the formula is computed in f64; a result of
+        16 bits may round it up to 1.
+
+        Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2, results), and
+        ignis_array_map_many, which updates arrays together.
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
         ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
@@ -280,6 +294,15 @@
         a kernel asks the driver, which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has,
         and ignis_kernel_reload puts a new program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
 
+    ON DRY RUNS (>>setup, >>memory)
+
+        How much memory will a program need, and of what? With ignis_desc.dry_run, or IGNIS_DRY_RUN=1 in the environment of a program as it is, no
+        driver is opened, and nothing is compiled, allocated or run: checks, shapes, the tape and the cache of device memory work as always, on
+        addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
+        device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
+        fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
+        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+
     ON THREADS
 
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
@@ -315,6 +338,8 @@
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
         #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs, files. Compiles in
                                    half the time, and makes a program 0.14 MB smaller
+        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
+                                   and launch kernels. Two stores a call; such functions are macros then
         #define IGNIS_ASSERT(c)    instead of assert
         ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
 
@@ -549,6 +574,7 @@ typedef enum ignis_status {
     X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
+    X(REPORT_IO, IO, "a report can be written to the file that is named")                                            \
     X(KERNEL_MISSING, COMPILE, "where nothing is compiled, each program is in the bundle or in the cache")           \
     X(KERNEL_IMAGE, FORMAT, "the image of a kernel is a whole cubin, fatbin or PTX text")                            \
     X(BUNDLE_IO, IO, "a bundle can be read, and a record be written")                                                \
@@ -694,6 +720,9 @@ typedef struct ignis_desc {
     size_t bundle_size;           /* bytes of it */
     const char *bundle_path;      /* the same in a file (IGNIS_BUNDLE; none) */
     ignis_compile_when compile;   /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
+    bool dry_run;                 /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
+    const struct ignis_device_info *dry_device; /* the device of a dry run: facts that are 0 are those of an H200 (all) */
+    bool trace_memory; /* true: ignis_memory_rows knows what the peak was made of (IGNIS_TRACE_MEMORY=1; always in a dry run) */
 } ignis_desc;
 
 /*  The libraries that are opened at run time. */
@@ -735,6 +764,14 @@ IGNIS_API ignis_status ignis_shutdown(void);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_version_string(void);
+
+/*  ignis_call_site - say where in the caller's code the calling thread is, for ignis_memory_rows and what is made of them
+    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that make something say it themselves.
+    Returns: nothing.
+    Errors: none.
+    Ownership: file is a constant string, such as __FILE__.
+    Threads: any; each has its own. */
+IGNIS_API void ignis_call_site(const char *file, int line);
 
 /*  ignis_library_query - load a library if it is not loaded, and say which file it came from
     Returns: IGNIS_OK, and *info filled.
@@ -938,6 +975,26 @@ typedef struct ignis_memory_info {
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
+
+/*  Memory by what it was taken for. */
+typedef struct ignis_memory_row {
+    char tag[32];       /* of the array; "": it has none, or it is memory that an operation works with */
+    const char *call;   /* the function that made it, */
+    const char *inside; /* and the one that has run that, such as "ignis_backward"; "" */
+    const char *file;   /* where the caller's code called it, if compiled with IGNIS_TRACE_CALLS; "" */
+    int line;
+    int64_t live_bytes, live_blocks;
+    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without ignis_desc.trace_memory */
+} ignis_memory_row;
+
+/*  ignis_memory_rows - what a device's memory is used for: by tag, function and place in the caller's code, the most at the peak first
+    With ignis_desc.trace_memory, and in a dry run, rows stay when their memory is freed, and say what they had at the peak; else there are those
+    alone that live. Bytes are those of blocks, which are rounded up to 512. rows may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, DEVICE, MEMORY.
+    Ownership: rows are copies; their strings are constant.
+    Threads: any. */
+IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
 /*  ignis_memory_trim - give cached memory that no array uses back to the driver
     Returns: the number of bytes given back, -1 on failure.
@@ -1317,6 +1374,15 @@ typedef struct ignis_array_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
 
+/*  ignis_array_map_many - several results of a formula of arrays, which are written apart by commas, in one pass
+    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q, IGNIS_ARRAY_VALUE(a, alpha)))
+    Each is as in ignis_array_map, and may be an input: all are read before one is written. count is 1 to IGNIS_MAX_INPUTS.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_array_map; ARGUMENT (count, which is not that of the formula's results; two of them overlap).
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs);
+
 /*  How many elements become one. Of argmax and argmin the first place counts. */
 typedef enum ignis_reducer {
     IGNIS_REDUCE_SUM = 1,
@@ -1668,7 +1734,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed);
     Returns: the array, or no handle (no gradient was computed yet: that is no failure).
     Errors: FREED.
     Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by each ignis_backward until
-    ignis_zero_grad.
+    ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
     Threads: any. */
 IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor);
 IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
@@ -2012,6 +2078,16 @@ typedef struct ignis_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
 
+/*  ignis_map_many - several results of a formula, which are written apart by commas, in one pass
+    ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", IGNIS_INPUTS(a, b, t), 2, results)
+    Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward takes one pass for each of
+    those that are used.
+    Returns: IGNIS_OK, and results[0] to results[count - 1] filled; on failure they are 0.
+    Errors: those of ignis_map; ARGUMENT (count, which is not that of the formula's results).
+    Ownership: as ignis_tensor_from_host, for each result.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results);
+
 typedef struct ignis_reduce_desc {
     int dims[IGNIS_MAX_DIMS]; /* that are reduced; negative ones count from the last one on */
     int dim_count;            /* (0: all are) */
@@ -2023,10 +2099,10 @@ typedef struct ignis_reduce_desc {
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64,
     sums of comparisons i64, the mean of integers f32. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. NaN is the largest
     and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
-    Gradients: of max and min the first of equal elements has it; prod has none, so that no input may require one there.
+    Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
-    argmax, argmin or a gradient of max or min along dimensions that are no neighbours), UNSUPPORTED (an input of prod requires a gradient).
+    argmax, argmin or a gradient of max, min or prod along dimensions that are no neighbours).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -2191,6 +2267,86 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps, ignis_tensor *sum);
 IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps, ignis_tensor *sum);
 
+/* >>ops.image --------------------------------------------------------------------------------------------------- */
+
+/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two numbers of a dimension in a desc the first
+    is of rows, the second of columns; a signal's is the first, and its second is 0. Gradients are gathered in a fixed order: equal
+    inputs give equal bits. */
+
+typedef struct ignis_pool_desc {
+    int64_t window[2];    /* required: rows and columns that a result is made of */
+    int64_t stride[2];    /* from one window to the next (window) */
+    int64_t padding[2];   /* on both sides, half of the window at most (0) */
+    bool ceil_mode;       /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
+    bool exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+} ignis_pool_desc;
+
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding - window) / stride + 1 rows and columns,
+    rounded down, or up with ceil_mode. Padding is minus infinity to ignis_max_pool, zero to ignis_avg_pool. NaN is the largest
+    number. The first of equal elements has the gradient (with NaN, the last NaN). The average over all of an image is
+    ignis_mean_dim(ignis_reshape(x, IGNIS_SHAPE(n, -1, channels)), 1).
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the window, a second number for a
+    signal), SHAPE (no image nor signal, too small for the window), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels
+    or window of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc);
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc);
+
+typedef enum ignis_upsample_mode {
+    IGNIS_UPSAMPLE_NEAREST = 0, /* the pixel at o * size / new_size, rounded down */
+    IGNIS_UPSAMPLE_LINEAR,      /* linear between neighbours: bilinear for images */
+    IGNIS_UPSAMPLE_COUNT
+} ignis_upsample_mode;
+
+typedef struct ignis_upsample_desc {
+    int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
+    ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
+    bool align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
+                                 the borders of the image stay; what would lie outside of all centers is the pixel there) */
+} ignis_upsample_desc;
+
+/*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of desc. Where pixels lie is exact; of
+    PyTorch's modes, NEAREST is what "nearest" would be without its rounding.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second number for a signal), SHAPE (no image
+    nor signal, one of no pixels), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a size or channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
+
+typedef struct ignis_batch_norm_desc {
+    ignis_array running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    ignis_array running_var;  /* the same for the variance; given together with running_mean, or not at all */
+    double momentum;          /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double eps;               /* (1e-5) */
+    bool eval;                /* normalize by the running averages, which stay (false: by those of x) */
+} ignis_batch_norm_desc;
+
+/*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over all else
+    Training also moves running_mean and running_var, in place, on the current stream: running += momentum * (that of x - running), where the
+    variance of x is without bias, its sum divided by n - 1. So does each launch of a graph. A checkpoint that runs its function again
+    moves them once. Begin with zeros and ones.
+    Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to evaluate with), SHAPE (also: fewer
+    than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
+    Ownership: as ignis_tensor_from_host; the running arrays stay the caller's.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc);
+
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of neighbouring channels
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as in ignis_layer_norm.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of
+    2^28 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps);
+
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
@@ -2288,7 +2444,8 @@ typedef struct ignis_cross_entropy_desc {
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
-    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (as many as have about 2^27 logits) */
+    int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
+                                  2^27 logits; all, where that takes less memory) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
@@ -2405,6 +2562,9 @@ typedef struct ignis_adamw_desc {
     bool
         no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
+    bool
+        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
+                       Those of data-parallel training stay where they are, and become zero (false) */
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -2412,8 +2572,9 @@ typedef struct ignis_sgd_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* as in ignis_adamw_desc */
+    bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
+    bool drop_grad;
 } ignis_sgd_desc;
 
 typedef struct ignis_optimizer_info {
@@ -2695,6 +2856,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_IMPLEMENTED
 #define IGNIS_IMPLEMENTED
+#ifdef IGNIS__AT
+#error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis.h"
+#endif
 
 /* ===============================================================================================================
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
@@ -3385,6 +3549,8 @@ typedef struct ignis__thread {
     const ignis__outer_call *inside; /* the innermost one */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
     bool called_back;                /* it runs a function given to ignis_stream_call */
+    const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
+    int line;
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0: none */
@@ -3405,6 +3571,7 @@ static struct {
     uint64_t forked; /* this process is a child of the one that called ignis_setup */
     uint64_t setups; /* how many there were */
     bool verbose;
+    bool dry_run;
     ignis_logger logger;
 } ignis__global;
 
@@ -3655,6 +3822,12 @@ static bool ignis__enter(const char *call)
         return true;
     ignis__enter_refuse(call);
     return false;
+}
+
+IGNIS_API void ignis_call_site(const char *file, int line)
+{
+    ignis__this_thread.file = file;
+    ignis__this_thread.line = line;
 }
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
@@ -4615,6 +4788,7 @@ enum {
     IGNIS__CU_POINTER_RANGE_START = 11,
     IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_MEMORY_DEVICE = 2,
     IGNIS__CU_CAPTURE_RELAXED = 2,
     IGNIS__CU_NOT_FOUND = 500,
     IGNIS__CU_NOT_READY = 600,
@@ -5904,9 +6078,34 @@ IGNIS_API ignis_status ignis_synchronize(void)
 #define IGNIS__BINS 512
 #define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
 
+/*  What memory was taken for. */
+typedef struct ignis__origin {
+    const char *call, *inside, *file; /* the last two may be null */
+    int line;
+    char tag[32];
+} ignis__origin;
+
+static void ignis__origin_now(ignis__origin *origin, const char *call)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    origin->call = call;
+    origin->inside = thread->inside ? thread->inside->call : NULL;
+    origin->file = thread->file;
+    origin->line = thread->line;
+}
+
+/*  A row of what is counted. */
+typedef struct ignis__counted {
+    ignis_memory_row row; /* its peak is that of the peak with the number... */
+    uint64_t peaks;       /* ...and the live bytes where there was another one since */
+    struct ignis__counted *next;
+} ignis__counted;
+
 typedef struct ignis__block {
     ignis__address address;
     int64_t size;
+    ignis__origin origin;           /* of its last use; call is null when it is over */
+    ignis__counted *counted;        /* null: nobody counts */
     struct ignis__cache_part *part; /* stream and size class it belongs to */
     bool used;
     struct ignis__block *below, *above;    /* neighbours in the segment */
@@ -5939,10 +6138,12 @@ typedef struct ignis__cache {
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
+    ignis__counted *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;          /* of live_bytes so far */
 } ignis__cache;
 
 static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
-static bool ignis__memory_bypass;
+static bool ignis__memory_bypass, ignis__memory_traced;
 static uint64_t ignis__pinned_bytes;
 
 /*  Up to 63 units each size has its bin; above, a power of two has eight. */
@@ -6090,6 +6291,49 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     }
 }
 
+/*  The row of an origin in a list, added if it is new; null: out of host memory. */
+IGNIS__COLD static ignis__counted *ignis__counted_find(ignis__counted **list, const ignis__origin *origin)
+{
+    const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
+    ignis__counted *counted = *list;
+    while (counted &&
+           !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
+             strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
+        counted = counted->next;
+    if (counted || (counted = (ignis__counted *)ignis__alloc(sizeof *counted)) == NULL)
+        return counted;
+    memcpy(counted->row.tag, origin->tag, sizeof counted->row.tag);
+    counted->row.call = origin->call;
+    counted->row.inside = inside;
+    counted->row.file = file;
+    counted->row.line = origin->line;
+    counted->next = *list;
+    return *list = counted;
+}
+
+/*  What a row had at the peak is what it has, unless that was written down when it changed later. */
+static int64_t ignis__counted_peak(const ignis__cache *cache, const ignis__counted *counted)
+{
+    return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
+}
+
+IGNIS__COLD static void ignis__counted_add(ignis__cache *cache, ignis__counted *counted, int64_t bytes)
+{
+    counted->row.peak_bytes = ignis__counted_peak(cache, counted);
+    counted->peaks = cache->peaks;
+    counted->row.live_bytes += bytes;
+    counted->row.live_blocks += bytes > 0 ? 1 : -1;
+}
+
+static void ignis__counted_free(ignis__counted **list)
+{
+    while (*list) {
+        ignis__counted *next = (*list)->next;
+        ignis__free(*list);
+        *list = next;
+    }
+}
+
 static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
@@ -6097,10 +6341,31 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
     info->live_blocks += (live > 0) - (live < 0);
     info->reserved_bytes += reserved;
     info->segments += (reserved > 0) - (reserved < 0);
-    if (info->live_bytes > info->live_peak)
+    if (info->live_bytes > info->live_peak) {
         info->live_peak = info->live_bytes;
+        cache->peaks++;
+    }
     if (info->reserved_bytes > info->reserved_peak)
         info->reserved_peak = info->reserved_bytes;
+}
+
+/*  A block begins to be used, or ends. */
+static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+{
+    block->origin = *origin;
+    block->counted = ignis__memory_traced ? ignis__counted_find(&cache->counted, origin) : NULL;
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, block->size);
+    ignis__memory_count(cache, block->size, 0);
+}
+
+static void ignis__block_end(ignis__cache *cache, ignis__block *block)
+{
+    if (block->counted)
+        ignis__counted_add(cache, block->counted, -block->size);
+    ignis__memory_count(cache, -block->size, 0);
+    block->counted = NULL;
+    block->origin.call = NULL;
 }
 
 /*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
@@ -6313,7 +6578,8 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
 }
 
 /*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
-static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
+                                            int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__cache_part *part;
@@ -6333,7 +6599,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
         block = ignis__memory_find(call, device, cache, part, rounded, &error);
     if (block) {
         ignis__block_use(cache, block, ignis__memory_bypass ? block->size : rounded);
-        ignis__memory_count(cache, block->size, 0);
+        ignis__block_begin(cache, block, origin);
     } else if (error == IGNIS__NO_HOST_MEMORY) {
         ignis__fail_host_memory(call, part ? sizeof *block : sizeof *part);
     } else if (!ignis__devices_lost()) {
@@ -6343,12 +6609,20 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     return block;
 }
 
+static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+{
+    ignis__origin origin;
+    ignis__origin_now(&origin, call);
+    memset(origin.tag, 0, sizeof origin.tag);
+    return ignis__memory_take_for(call, &origin, device, stream, size);
+}
+
 /*  Gives memory back in the order of its stream. The device is entered. */
 static void ignis__memory_give(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
-    ignis__memory_count(cache, -block->size, 0);
+    ignis__block_end(cache, block);
     ignis__block_unuse(cache, block);
     ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
@@ -6362,6 +6636,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
     ignis__cache_part *part;
+    ignis__origin origin = IGNIS__ZERO;
     ignis__block *block;
     ignis__mutex_lock(&cache->lock);
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
@@ -6371,7 +6646,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         block->larger = NULL;
         cache->info.allocations++;
         cache->info.cache_hits++;
-        ignis__memory_count(cache, block->size, 0);
+        ignis__origin_now(&origin, call);
+        ignis__block_begin(cache, block, &origin);
     }
     ignis__mutex_unlock(&cache->lock);
     if (block || (block = ignis__memory_take(call, device, stream, 8)) == NULL)
@@ -6391,7 +6667,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
         return;
     }
     ignis__mutex_lock(&cache->lock);
-    ignis__memory_count(cache, -block->size, 0);
+    ignis__block_end(cache, block);
     block->larger = block->part->zeroed;
     block->part->zeroed = block;
     ignis__mutex_unlock(&cache->lock);
@@ -6442,10 +6718,11 @@ IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void 
     ignis__mutex_unlock(&cache->trimming);
 }
 
-IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass)
+IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
 {
     int i;
     ignis__memory_bypass = bypass;
+    ignis__memory_traced = traced;
     ignis__pinned_bytes = 0;
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
@@ -6490,6 +6767,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->parts = part->next;
         ignis__free(part);
     }
+    ignis__counted_free(&cache->counted);
 }
 
 /*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
@@ -6678,6 +6956,76 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_
     info->device_total = (int64_t)total;
     info->pinned_bytes = (int64_t)ignis__atomic_load(&ignis__pinned_bytes);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
+{
+    const ignis_memory_row *x = (const ignis_memory_row *)a, *y = (const ignis_memory_row *)b;
+    int order = (x->peak_bytes < y->peak_bytes) - (x->peak_bytes > y->peak_bytes);
+    return order ? order : (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
+}
+
+/*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
+IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
+{
+    ignis__counted *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
+    ignis__block *first, *block;
+    ignis_memory_row *rows = NULL;
+    bool ok = true;
+    *count = 0;
+    ignis__mutex_lock(&cache->lock);
+    for (first = ignis__memory_traced ? NULL : cache->segments; first; first = first->next_segment) {
+        for (block = first; ok && block; block = block->above) {
+            if (!block->used || !block->origin.call)
+                continue;
+            counted = ignis__counted_find(&list, &block->origin);
+            ok = counted != NULL;
+            if (ok) {
+                counted->row.live_bytes += block->size;
+                counted->row.live_blocks++;
+            }
+        }
+    }
+    for (counted = *from; counted; counted = counted->next)
+        ++*count;
+    rows = ok ? (ignis_memory_row *)ignis__alloc((size_t)(*count + 1) * sizeof *rows) : NULL;
+    for (counted = *from, *count = 0; rows && counted; counted = counted->next) {
+        rows[*count] = counted->row;
+        rows[(*count)++].peak_bytes = ignis__memory_traced ? ignis__counted_peak(cache, counted) : 0;
+    }
+    ignis__mutex_unlock(&cache->lock);
+    ignis__counted_free(&list);
+    if (rows)
+        qsort(rows, (size_t)*count, sizeof *rows, ignis__row_order);
+    else
+        ignis__fail_host_memory(call, (size_t)(*count + 1) * sizeof *rows);
+    return rows;
+}
+
+IGNIS__COLD IGNIS_API int ignis_memory_rows(int ordinal, ignis_memory_row *rows, int capacity)
+{
+    static const char call[] = "ignis_memory_rows";
+    ignis_memory_row *made;
+    ignis__device *device;
+    int count;
+    if (!ignis__enter(call))
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        return -1;
+    }
+    if (!rows && capacity > 0) {
+        ignis__fail_null(call, "rows");
+        return -1;
+    }
+    device = ignis__device_get(call, ordinal);
+    made = device ? ignis__rows_make(call, &ignis__caches[ordinal], &count) : NULL;
+    if (!made)
+        return -1;
+    if (capacity > 0)
+        memcpy(rows, made, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
+    ignis__free(made);
+    return count;
 }
 
 IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
@@ -6996,6 +7344,7 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
+    ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;            /* in whose order the memory is taken and given; null: not decided */
@@ -7081,6 +7430,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
+    ignis__origin_now(&storage->origin, call);
     return storage;
 }
 
@@ -7215,7 +7565,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
         ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
-        block = ignis__memory_take(call, storage->device, from, storage->size);
+        block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
@@ -7554,6 +7904,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
     if (desc->tag) {
         length = strlen(desc->tag);
         memcpy(array->tag, desc->tag, length < sizeof array->tag ? length : sizeof array->tag - 1);
+        memcpy(storage->origin.tag, array->tag, sizeof array->tag);
     }
     return ignis__array_publish(array);
 }
@@ -10629,10 +10980,13 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     bool trust, again;
     int first, last;
     memset(unit, 0, sizeof *unit);
-    if (program->image)
+    if (program->image && !ignis__global.dry_run)
         return ignis__module_from_image(call, device, program, unit);
     ignis__program_range(program, &first, &last);
-    ignis__request_add(program, first, last);
+    if (!program->image)
+        ignis__request_add(program, first, last);
+    if (ignis__global.dry_run) /* nothing is compiled */
+        return !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
     if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
         return unit->module != NULL;
     trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
@@ -10733,8 +11087,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     char faults[700], missing[500];
     ignis__text text, names;
     uint32_t i;
-    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL ||
-        !ignis__device_know(call, device))
+    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
         return ignis__failed();
     if (!bundle->data)
         return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "there is no bundle: ignis_desc.bundle, bundle_path and IGNIS_BUNDLE name none");
@@ -11144,9 +11497,9 @@ IGNIS__COLD static bool ignis__symbol_set(const ignis__work *work, ignis__kernel
     ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, kernel);
     ignis__address address = 0;
     size_t bytes = 0;
-    int error = code ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
-    if (!code)
-        return false;
+    int error = code && !ignis__global.dry_run ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    if (!code || ignis__global.dry_run) /* which knows no variables */
+        return code != NULL;
     if (error == IGNIS__CU_NOT_FOUND)
         ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
                     kernel->program.entry, name);
@@ -11578,16 +11931,16 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
     X(GATHER, GATHER_CU, "ignis_gather")                                                       \
     X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                   \
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_KEYS, SORT_CU, "ignis_sort_keys")                                                   \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_SCAN, SORT_CU, "ignis_sort_scan")                                                   \
-    X(SORT_SCATTER, SORT_CU, "ignis_sort_scatter")                                             \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
-    X(SORT_FINISH, SORT_CU, "ignis_sort_finish")                                               \
+    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -11623,6 +11976,19 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
     X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
     X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
+    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                         \
+    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                 \
+    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                   \
+    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums")                                     \
+    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights")                               \
+    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages")                             \
+    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward")                             \
+    X(MAX_POOL, POOL_CU, "ignis_max_pool")                                                     \
+    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward")                                   \
+    X(AVG_POOL, POOL_CU, "ignis_avg_pool")                                                     \
+    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward")                                   \
+    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample")                                                 \
+    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward")                               \
     X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
     X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
@@ -12184,6 +12550,8 @@ enum {
     IGNIS__MAP_INPUT,
     IGNIS__MAP_NUMBER,
     IGNIS__MAP_INDEX,
+    IGNIS__MAP_RAND,
+    IGNIS__MAP_RANDN,
     IGNIS__MAP_SELECT,
     IGNIS__MAP_POWER,
     IGNIS__MAP_WIDE,
@@ -12197,6 +12565,8 @@ static const ignis__map_function ignis__map_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the rows up to ! are those of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
+    {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
+    {"randn", 2, 'w', "normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
     {"", 1, 'w', "power($a,$n)", NULL, {"(W)$n*power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
@@ -12214,13 +12584,13 @@ static const ignis__map_function ignis__map_functions[] = {
     {"+", 2, 'n', "$a+$b", "(i64)((u64)$a+(u64)$b)", {"1", "1"}, NULL},
     {"-", 2, 'n', "$a-$b", "(i64)((u64)$a-(u64)$b)", {"1", "-1"}, NULL},
     {"*", 2, 'n', "$a*$b", "(i64)((u64)$a*(u64)$b)", {"$b", "$a"}, NULL},
-    {"/", 2, 'w', "$a/$b", NULL, {"1/$b", "-$r/$b"}, NULL},
-    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc($a/$b)"}, NULL},
+    {"/", 2, 'w', "divide($a,$b)", NULL, {"1/$b", "-$r/$b"}, NULL},
+    {"%", 2, 'n', "fmod($a,$b)", "modulo($a,$b)", {"1", "-trunc(divide($a,$b))"}, NULL},
     {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"(W)(($a>0)-($a<0))", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
-    {"max", 2, 'n', "$a>$b||$a!=$a?$a:$b", "$a>$b?$a:$b", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"min", 2, 'n', "$a<$b||$a!=$a?$a:$b", "$a<$b?$a:$b", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
-    {"relu", 1, 'n', "$a>0||$a!=$a?$a:(W)0", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
+    {"max", 2, 'n', "most($a,$b)", "most((i64)$a,(i64)$b)", {"($a<$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b<$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"min", 2, 'n', "least($a,$b)", "least((i64)$a,(i64)$b)", {"($a>$b?(W)0:$a==$b?(W)0.5:(W)1)", "($b>$a?(W)0:$a==$b?(W)0.5:(W)1)"}, NULL},
+    {"relu", 1, 'n', "most($a,(W)0)", "$a>0?$a:0", {"(W)($a>0)", NULL}, NULL},
     {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
     {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
     {"expm1", 1, 'w', "expm1($a)", NULL, {"$r+1", NULL}, NULL},
@@ -12248,6 +12618,8 @@ static const ignis__map_function ignis__map_functions[] = {
     {"round", 1, 'w', "rint($a)", NULL, {NULL, NULL}, NULL},
     {"trunc", 1, 'w', "trunc($a)", NULL, {NULL, NULL}, NULL},
     {"pow", 2, 'w', "pow($a,$b)", NULL, {"($b==0?(W)0:$b*pow($a,$b-1))", "($a==0&&$b>=0?(W)0:$r*log($a))"}, NULL},
+    {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
+    {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
     {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/($a*$a+$b*$b)", "-$a/($a*$a+$b*$b)"}, NULL},
     {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
     {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*(a + 0.044715*a*a*a)))"},
@@ -12273,13 +12645,13 @@ static const struct {
 #define IGNIS__MAP_TOKENS 1000
 #define IGNIS__MAP_DEPTH 60
 #define IGNIS__MAP_LENGTH 16384
-#define IGNIS__MAP_INDICES 8
+#define IGNIS__MAP_INDICES 8 /* and so many random numbers */
 
 typedef struct ignis__map_term {
     short function, arg[3];
     char type;        /* w, i or b */
     short length;     /* of text */
-    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index */
+    int64_t number;   /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
     const char *text; /* of a number of type w; null: it is `number` */
 } ignis__map_term;
 
@@ -12296,7 +12668,8 @@ typedef struct ignis__map_reader {
     char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
     int tokens, depth;
     bool inside; /* the body of a function */
-    int name_first, name_count, term_count;
+    int name_first, name_count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
     ignis__map_name name[IGNIS__MAP_NAMES];
     ignis__map_term term[IGNIS__MAP_TERMS];
     size_t column;
@@ -12525,6 +12898,25 @@ static int ignis__map_index(ignis__map_reader *r, size_t start)
     return count <= IGNIS__MAP_INDICES ? at : ignis__map_fault(r, start, "the formula has more than %d indices", IGNIS__MAP_INDICES);
 }
 
+/*  rand() or randn(): each is a random number of its own. */
+static int ignis__map_random(ignis__map_reader *r, size_t start, bool normal)
+{
+    ignis__map_term term;
+    int uniform[2] = {0, 0}, i;
+    ignis__map_next(r);
+    ignis__map_want(r, ")");
+    for (i = 0; i < 1 + normal; i++) {
+        if (r->randoms == IGNIS__MAP_INDICES)
+            return ignis__map_fault(r, start, "the formula takes more than %d random numbers, of which randn() is two", IGNIS__MAP_INDICES);
+        memset(&term, 0, sizeof term);
+        term.function = IGNIS__MAP_RAND;
+        term.type = 'w';
+        term.number = r->randoms++;
+        uniform[i] = ignis__map_term_of(r, &term);
+    }
+    return normal && !*r->fault ? ignis__map_apply(r, IGNIS__MAP_RANDN, uniform, 0) : uniform[0];
+}
+
 /*  A function's call, behind its name, which begins at `start`. */
 static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
 {
@@ -12533,6 +12925,8 @@ static int ignis__map_call(ignis__map_reader *r, size_t start, size_t length)
     const ignis__map_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
         return ignis__map_index(r, start);
+    if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
+        return ignis__map_random(r, start, length == 5);
     for (function = 0; function < IGNIS__COUNT(ignis__map_functions); function++) {
         f = &ignis__map_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
@@ -12677,8 +13071,8 @@ static int ignis__map_expression(ignis__map_reader *r)
     return args[0];
 }
 
-/*  Statements `name = expression;`, then the expression that is the result. */
-static int ignis__map_program(ignis__map_reader *r)
+/*  Statements `name = expression;`, then the expressions that are the results. */
+static void ignis__map_program(ignis__map_reader *r)
 {
     char token[40];
     int result;
@@ -12693,19 +13087,25 @@ static int ignis__map_program(ignis__map_reader *r)
         result = ignis__map_expression(r);
         ignis__map_want(r, ";");
         if (r->name_count == IGNIS__MAP_NAMES)
-            return ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
+            ignis__map_fault(r, start, "the formula has more than %d names", IGNIS__MAP_NAMES);
         if (*r->fault)
-            return 0;
+            return;
         name->text = r->text + start;
         name->length = length;
         name->term = result;
         r->name_count++;
     }
-    result = ignis__map_expression(r);
+    do {
+        size_t start = r->start;
+        result = ignis__map_expression(r);
+        if (r->result_count == IGNIS_MAX_INPUTS)
+            ignis__map_fault(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+        else
+            r->result[r->result_count++] = result;
+    } while (ignis__map_take(r, ","));
     ignis__map_take(r, ";");
     if (r->kind)
         ignis__map_fault(r, r->start, "%s is not expected here", ignis__map_token(r, token, sizeof token));
-    return result;
 }
 
 /*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
@@ -12758,10 +13158,12 @@ typedef struct ignis__map_spec {
     uint16_t
         needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
     uint16_t reduced; /* bits of results */
+    uint8_t result;   /* of the formula, which is the first of the results, or differentiated */
     uint8_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint8_t parts; /* rows or columns are in parts, which a kernel of its own joins */
     uint8_t
         kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
-                     of logsumexp the result as W; else 0. It is the reduction */
+                     of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
     uint8_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
     uint8_t outs;
 } ignis__map_spec;
@@ -12770,20 +13172,21 @@ typedef struct ignis__map_kernel {
     ignis__map_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish; /* null where nothing is reduced */
+    void *function, *finish; /* null where there are no parts */
     struct ignis__map_kernel *next;
 } ignis__map_kernel;
 
 /*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
 typedef struct ignis__map_needs {
-    uint32_t needed, used, same; /* the highest bit of needed: with the value */
+    uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
 } ignis__map_needs;
 
 /*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
     uint64_t hash;
     uint32_t integers;
-    int count, term_count, result;
+    int count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
     char *text, *names;
     ignis__map_term *term;
     ignis__map_kernel *kernels;
@@ -12836,7 +13239,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
         r->name[i].term = ignis__map_term_of(r, &term);
     }
     if (!*r->fault)
-        formula->result = ignis__map_program(r);
+        ignis__map_program(r);
     if (!*r->fault)
         formula->term = (ignis__map_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
     if (!formula->term) {
@@ -12844,6 +13247,9 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__map_reader *r, con
         return NULL;
     }
     formula->term_count = r->term_count;
+    formula->result_count = r->result_count;
+    formula->randoms = r->randoms;
+    memcpy(formula->result, r->result, sizeof formula->result);
     memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
     return formula;
 }
@@ -12932,6 +13338,8 @@ IGNIS__COLD static void ignis__map_add_term(ignis__map_lines *lines, int at)
         ignis__map_add(&lines->text, "x%d", (int)term->number);
     else if (term->function == IGNIS__MAP_INDEX)
         ignis__map_add(&lines->text, "i%d", at);
+    else if (term->function == IGNIS__MAP_RAND)
+        ignis__map_add(&lines->text, "r%d", (int)term->number);
     else if (term->function != IGNIS__MAP_NUMBER)
         ignis__map_add(&lines->text, "n%d", at);
     else if (term->type == 'i')
@@ -13030,8 +13438,10 @@ static void ignis__map_mark(const ignis__formula *formula, unsigned char *used)
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the lines of the value, and of the derivatives by some inputs; ignis__map_lines_free frees them. */
-IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, uint32_t needed, bool value)
+/*  Writes the lines of the values of `count` results from `first` on, and of the derivatives by some inputs; ignis__map_lines_free frees
+    them. */
+IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ignis__formula *formula, int first, int count,
+                                               uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -13048,12 +13458,13 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
     memset(lines->used, 0, 2 * terms);
     memset(lines->partial, 0, terms * (size_t)formula->count * sizeof(short));
     live = lines->used + terms;
-    live[formula->result] = 1;
+    for (at = first; at < first + count; at++) {
+        live[formula->result[at]] = 1;
+        lines->used[formula->result[at]] = value;
+    }
     ignis__map_mark(formula, live);
     if (needed)
         ignis__map_add_partials(lines, needed, live);
-    if (value)
-        lines->used[formula->result] = 1;
     ignis__map_mark(formula, lines->used);
     partials = lines->text;
     memset(&lines->text, 0, sizeof lines->text);
@@ -13061,7 +13472,7 @@ IGNIS__COLD static bool ignis__map_lines_write(ignis__map_lines *lines, const ig
         const ignis__map_term *term = &formula->term[at];
         const ignis__map_function *f = &ignis__map_functions[term->function];
         bool integers = f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
-        if (!lines->used[at] || term->function <= IGNIS__MAP_INDEX)
+        if (!lines->used[at] || term->function <= IGNIS__MAP_RAND)
             continue;
         ignis__map_add(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
         ignis__map_add_row(lines, integers ? f->integer : f->value, at);
@@ -13081,10 +13492,14 @@ static void ignis__map_lines_free(ignis__map_lines *lines)
     ignis__free(lines->partial);
 }
 
-/*  What the gradients by some inputs take. False, and reported, without memory. */
-static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint32_t needed, bool value, ignis__map_needs *needs)
+/*  What a reduction's gradient takes besides what is kept of it: the value. */
+static bool ignis__map_kept_value(int kept) { return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_PROD; }
+
+/*  What the gradients of a result by some inputs take. False, and reported, without memory. */
+static bool ignis__map_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
+                                 ignis__map_needs *needs)
 {
-    uint32_t key = needed | (uint32_t)value << 31;
+    uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
     ignis__map_lines lines;
     bool found = false, ok;
     int i;
@@ -13097,12 +13512,12 @@ static bool ignis__map_needs_get(const char *call, ignis__formula *formula, uint
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (found)
         return true;
-    ok = ignis__map_lines_write(&lines, formula, needed, value);
+    ok = ignis__map_lines_write(&lines, formula, result, 1, needed, value);
     memset(needs, 0, sizeof *needs);
     needs->needed = key;
     for (i = 0; ok && i < formula->count; i++) { /* the first terms are the inputs */
         needs->used |= (uint32_t)(lines.used[i] != 0) << i;
-        needs->same |= (uint32_t)(lines.partial[formula->result * formula->count + i] == 1) << i;
+        needs->same |= (uint32_t)(lines.partial[formula->result[result] * formula->count + i] == 1) << i;
     }
     ignis__map_lines_free(&lines);
     if (!ok) {
@@ -13129,13 +13544,13 @@ static const struct {
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
     {"prod", "1", "1", "a.v * b.v", false},
-    {"max", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
-    {"min", "infinity", "9223372036854775807LL", "a.v < b.v || a.v != a.v ? a.v : b.v", false},
+    {"max", "-infinity", "-9223372036854775807LL - 1", "most(a.v, b.v)", false},
+    {"min", "infinity", "9223372036854775807LL", "least(a.v, b.v)", false},
     {"any", "0", "0", "a.v != 0 || b.v != 0", false},
     {"all", "1", "1", "a.v != 0 && b.v != 0", false},
     {"argmax", "-infinity", "-9223372036854775807LL - 1", "a.v > b.v || (a.v != a.v && b.v == b.v)", true},
     {"argmin", "infinity", "9223372036854775807LL", "a.v < b.v || (a.v != a.v && b.v == b.v)", true},
-    {"logsumexp", "-infinity", "", "a.v > b.v || a.v != a.v ? a.v : b.v", false},
+    {"logsumexp", "-infinity", "", "most(a.v, b.v)", false},
 };
 
 /*  A kernel's text under way, and where the words of its parameter are. */
@@ -13148,9 +13563,10 @@ typedef struct ignis__map_writer {
     int dims;                                                       /* size and magic numbers of each dimension but the first */
     int shared;  /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
     int indices; /* of each index(d), and of the place that is kept: its magic numbers */
+    int random;  /* seed, first counter, and the address of the count of launches */
     int words;
     bool spreads;     /* some inputs are rows or columns */
-    const char *type; /* of f's results */
+    const char *type; /* of the first one of f's results, and of what is reduced */
 } ignis__map_writer;
 
 /*  Whether that is the place of an element. */
@@ -13187,7 +13603,16 @@ static void ignis__map_words(ignis__map_writer *w)
     }
     w->shared = at;
     w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->words = at + 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->random = at += 5 * (ignis__map_indices(w->formula, NULL) + (spec->needed && ignis__map_kept_place(spec)));
+    w->words = at + (w->formula->randoms ? 3 : 0);
+}
+
+/*  The type of f's result k: gradients are W, and what is summed up in it. */
+static const char *ignis__map_result_type(const ignis__map_writer *w, int k)
+{
+    const ignis__map_spec *spec = w->spec;
+    bool wide = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP;
+    return wide || w->formula->term[w->formula->result[spec->result + k]].type == 'w' ? "W" : "i64";
 }
 
 static const char *ignis__map_type(int dtype) { return dtype == IGNIS_I64 ? "i64" : dtype >= IGNIS_I32 ? "int" : "W"; }
@@ -13236,8 +13661,19 @@ IGNIS__COLD static void ignis__map_add_call(ignis__map_writer *w, bool one)
     for (i = 0; i < indices + (ignis__map_kept_place(spec) && spec->needed); i++) {
         ignis__map_add(&w->text, one ? "place(p.w + %d, (u32)at), " : "place(p.w + %d, at*%du + e), ", w->indices + 5 * i, spec->pack);
     }
+    for (i = 0; i < w->formula->randoms; i++)
+        ignis__map_add(&w->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
         ignis__map_add(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+}
+
+/*  The random numbers of n elements from `element` on, r0[] and so on. */
+IGNIS__COLD static void ignis__map_add_random(ignis__map_writer *w, int n, const char *element)
+{
+    int i;
+    for (i = 0; i < w->formula->randoms; i++)
+        ignis__map_add(&w->text, "            W r%d[%d]; uniform(r%d, %d, %s, p.w + %d, %d, %d);\n", i, n, i, n, element, w->random,
+                       w->formula->randoms, i);
 }
 
 /*  Stores a pack of n elements of result k: y[], or y where it is one. */
@@ -13264,7 +13700,8 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
     ignis__map_text *t = &w->text;
     int i, k = 0, count = formula->count, terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(formula, terms);
     ignis__map_lines lines;
-    bool ok = ignis__map_lines_write(&lines, formula, spec->needed, !spec->needed || spec->kept == IGNIS_REDUCE_LOGSUMEXP);
+    bool ok = ignis__map_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
+                                     !spec->needed || ignis__map_kept_value(spec->kept));
     ignis__map_add(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                    spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "", w->words);
     ignis__map_add(t, "DI void f(");
@@ -13275,22 +13712,26 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
         ignis__map_add(t, "const int i%d, ", terms[i]);
     if (ignis__map_kept_place(spec) && spec->needed)
         ignis__map_add(t, "const i64 at, ");
+    for (i = 0; i < formula->randoms; i++)
+        ignis__map_add(t, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "%s &y%d%s", w->type, i, i + 1 < spec->outs ? ", " : ")\n{\n");
+        ignis__map_add(t, "%s &y%d%s", ignis__map_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
     ignis__map_add(t, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         lines.text.length = 0;
-        ignis__map_add_term(&lines, formula->result);
+        ignis__map_add_term(&lines, formula->result[spec->result]);
         if (!spec->kept)
             ignis__map_add(t, "    const W g = x%d;\n", count);
         else if (ignis__map_kept_place(spec))
             ignis__map_add(t, "    const W g = at == x%d ? x%d : (W)0;\n", count + 1, count);
+        else if (spec->kept == IGNIS_REDUCE_PROD)
+            ignis__map_add(t, "    const W g = x%d*others(%s, x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
         else
             ignis__map_add(t, "    const W g = x%d*exp(%s - x%d);\n", count, lines.text.failed ? "" : lines.text.data, count + 1);
     }
     lines.text.length = 0;
     for (i = 0; i < count && ok && spec->needed; i++) {
-        int partial = lines.partial[formula->result * count + i];
+        int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
         if (partial > 1)
@@ -13299,9 +13740,10 @@ IGNIS__COLD static bool ignis__map_add_function(ignis__map_writer *w)
             ignis__map_add(t, partial ? "    y%d = g;\n" : "    y%d = 0;\n", k);
         k++;
     }
-    if (ok && !spec->needed) {
-        ignis__map_add_term(&lines, formula->result);
-        ignis__map_add(t, "    y0 = %s;\n", lines.text.failed ? "" : lines.text.data);
+    for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
+        lines.text.length = 0;
+        ignis__map_add_term(&lines, formula->result[spec->result + i]);
+        ignis__map_add(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
     ignis__map_add(t, "}\n");
     ok = ok && !lines.text.failed;
@@ -13364,7 +13806,9 @@ IGNIS__COLD static void ignis__map_add_packs(ignis__map_writer *w, const char *t
     }
     ignis__map_add(t, "%s\n        }\n    }\n%s", w->spreads && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "            %s y%d[%d];\n", w->type, i, n);
+        ignis__map_add(t, "            %s y%d[%d];\n", ignis__map_result_type(w, i), i, n);
+    snprintf(element, sizeof element, "(u64)at*%d", n);
+    ignis__map_add_random(w, n, element);
     ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
     ignis__map_add_call(w, false);
     ignis__map_add(t, "\n");
@@ -13394,8 +13838,12 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
         ignis__map_add(t, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__map_add(t, "\n        %s y%d;", w->type, i);
-    ignis__map_add(t, "\n        ");
+        ignis__map_add(t, "\n        %s y%d;", ignis__map_result_type(w, i), i);
+    ignis__map_add(t, "\n");
+    if (w->formula->randoms)
+        ignis__map_add(t, "            const int e = 0;\n");
+    ignis__map_add_random(w, 1, "at");
+    ignis__map_add(t, "        ");
     ignis__map_add_call(w, true);
     ignis__map_add(t, "\n");
     for (i = 0; i < spec->outs; i++)
@@ -13404,22 +13852,28 @@ IGNIS__COLD static void ignis__map_add_rest(ignis__map_writer *w, const char *th
 }
 
 /*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
-IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool parts)
+IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const char *state, const char *at, bool part)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
     bool kept = spec->kept && !spec->needed;
-    if (parts)
-        ignis__map_add(t, "        if (parts > 1) ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s; else\n", w->shared + 5, k,
-                       w->shared + 4, at, state);
+    if (part) {
+        ignis__map_add(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k, w->shared + 4, at,
+                       state);
+        return;
+    }
     if (ignis__map_reductions[spec->reduction].place)
         ignis__map_add(t, "        { const i64 y%d = place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
         ignis__map_add(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
+    else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else
         ignis__map_add(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state, spec->reduction == IGNIS_REDUCE_MEAN ? "*factor" : "");
     if (kept && ignis__map_kept_place(spec))
         ignis__map_add(t, "        ((i64 *)p.w[%d])[%s] = place_of(%s);\n", w->shared + 7, at, state);
+    else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t, "        ((W *)p.w[%d])[%s] = product(%s.v, %s.i);\n", w->shared + 7, at, state, state);
     else if (kept)
         ignis__map_add(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
     ignis__map_add_store(w, k, 1, true, at);
@@ -13429,12 +13883,12 @@ IGNIS__COLD static void ignis__map_add_result(ignis__map_writer *w, int k, const
 /*  The state of a reduction: what there is beside the value v. */
 IGNIS__COLD static const char *ignis__map_state(const ignis__map_spec *spec)
 {
-    bool place = ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed);
-    return place ? "int" : spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : NULL;
+    bool kept = spec->kept && !spec->needed;
+    return spec->reduction == IGNIS_REDUCE_LOGSUMEXP ? "W" : ignis__map_reductions[spec->reduction].place || kept ? "int" : NULL;
 }
 
 /*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
-    v). */
+    v); a product whose gradient is wanted is that of the numbers that are not 0, and i how many are. */
 IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
@@ -13447,11 +13901,17 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         ignis__map_add(t, " %s i;", more);
     ignis__map_add(t, " };\nDI S none() { S s; s.v = %s;%s return s; }\n",
                    strcmp(w->type, "W") == 0 ? ignis__map_reductions[reduction].none : ignis__map_reductions[reduction].none_integer,
-                   !more          ? ""
-                   : *more == 'W' ? " s.i = 0;"
-                                  : " s.i = 0x7fffffff;");
+                   !more                                                  ? ""
+                   : *more == 'W' || spec->reduction == IGNIS_REDUCE_PROD ? " s.i = 0;"
+                                                                          : " s.i = 0x7fffffff;");
     /* fold joins two states, next one and the next element of a thread, whose places go up */
-    if (more && *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+    if (more && spec->reduction == IGNIS_REDUCE_PROD)
+        ignis__map_add(t,
+                       "DI S fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                       "DI S next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
+                       fold);
+    else if (more &&
+             *more == 'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
         ignis__map_add(
             t,
             "DI S fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? (a.i < b.i ? a : b) : %s ? a : "
@@ -13480,6 +13940,8 @@ IGNIS__COLD static void ignis__map_add_folding(ignis__map_writer *w)
         "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = 1; i < threads "
         "/ 32; i++) s = fold(s, shared[i]);\n    return s;\n}\n",
         more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    if (!spec->parts)
+        return;
     ignis__map_add(t,
                    "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
                    "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n    S s;\n",
@@ -13503,11 +13965,14 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
 {
     const ignis__map_spec *spec = w->spec;
     ignis__map_text *t = &w->text;
-    int k, team = spec->team;
+    int k, n = spec->pack, team = spec->team;
+    bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
+    bool packs = n > 1 && (ignis__map_reductions[spec->reduction].place || (ignis__map_kept_place(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], parts = (u32)p.w[%d], length = (u32)p.w[%d];\n",
-                   team / 32, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n", team / 32,
+                   w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(
         t, "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item / parts, part = item %% parts;\n",
         IGNIS__MAP_THREADS / team, team, team);
@@ -13515,15 +13980,30 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
                    w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__map_add(t, "    S a%d = none();\n", k);
+    if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
+        ignis__map_add(t, "    %s b[%d];\n", w->type, n);
     ignis__map_add(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                    team * spec->packs_per_thread);
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
     ignis__map_add_packs(w, there, thread);
-    for (k = 0; k < spec->outs; k++)
+    if (packs)
+        ignis__map_add(
+            t,
+            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
+            "            c = next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i != a0.i;\n            a0 = c;\n"
+            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
+            n, largest ? "most" : "least", team, n, n);
+    for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
             ignis__map_add(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = next(a%d, y%d[e], (first + u*%du)*%d + e);\n",
-                           spec->pack, k, k, k, team, spec->pack);
+                           n, k, k, k, team, n);
     ignis__map_add(t, "        }\n    }\n    }\n");
+    if (packs)
+        ignis__map_add(
+            t,
+            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e "
+            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
+            n);
     if (!w->spreads && spec->pack > 1) {
         ignis__map_add_rest(w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
         for (k = 0; k < spec->outs; k++)
@@ -13536,7 +14016,7 @@ IGNIS__COLD static void ignis__map_add_rows(ignis__map_writer *w)
             continue;
         ignis__map_add(t, "    a%d = together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
-        ignis__map_add_result(w, k, thread, "row", true);
+        ignis__map_add_result(w, k, thread, "row", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -13549,10 +14029,9 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
-    ignis__map_add(t,
-                   "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], parts = (u32)p.w[%d], "
-                   "length = (u32)p.w[%d];\n",
-                   y, x * n, w->shared, w->shared + 1, w->shared + 2, w->shared + 3);
+    ignis__map_add(t, "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                   y, x * n, w->shared, w->shared + 1, w->shared + 3);
+    ignis__map_add(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n", w->shared + 2);
     ignis__map_add(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x, x, x - 1, x);
     ignis__map_add(t,
                    "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = blockIdx.x / tiles / parts;\n");
@@ -13583,7 +14062,7 @@ IGNIS__COLD static void ignis__map_add_columns(ignis__map_writer *w)
                        "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = fold(s, shared[i][c]);\n        const u64 to = "
                        "(u64)group*packs*%d + tile*%du + c;\n",
                        y, n, x * n);
-        ignis__map_add_result(w, k, "s", "to", true);
+        ignis__map_add_result(w, k, "s", "to", spec->parts);
         ignis__map_add(t, "    }\n");
     }
 }
@@ -13597,10 +14076,7 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
     memset(w, 0, sizeof *w);
     w->formula = formula;
     w->spec = spec;
-    w->type = spec->needed || spec->reduction == IGNIS_REDUCE_MEAN || spec->reduction == IGNIS_REDUCE_LOGSUMEXP ||
-                      formula->term[formula->result].type == 'w'
-                  ? "W"
-                  : "i64";
+    w->type = ignis__map_result_type(w, 0);
     ignis__map_words(w);
     ok = ignis__map_add_function(w);
     if (spec->mode)
@@ -13633,7 +14109,7 @@ IGNIS__COLD static bool ignis__map_write(ignis__map_writer *w, const ignis__form
 static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device *device, ignis__formula *formula,
                                                 const ignis__map_spec *spec)
 {
-    static const char *const options[] = {"-w", "-ftz=true"};
+    static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__map_kernel *kernel;
     ignis__map_writer writer;
     ignis__program program;
@@ -13659,10 +14135,10 @@ static ignis__map_kernel *ignis__map_kernel_get(const char *call, ignis__device 
     program.source = writer.text.data;
     program.name = "formula.cu";
     program.options = options;
-    program.option_count = spec->half ? 2 : 1;
+    program.option_count = spec->half ? 3 : 1;
     if (!ignis__module_make(call, device, &program, &kernel->module) ||
         !ignis__function_get(call, device, &kernel->module, "k", &kernel->function) ||
-        (spec->mode && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
+        (spec->parts && !ignis__function_get(call, device, &kernel->module, "finish", &kernel->finish))) {
         ignis__module_unload(&kernel->module);
         ignis__free(kernel);
         kernel = NULL;
@@ -13705,6 +14181,16 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random);
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
+
 /*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
     the one that comes in. */
 typedef struct ignis__map_run {
@@ -13714,6 +14200,8 @@ typedef struct ignis__map_run {
     ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
+    ignis__random random;  /* where the formula takes random numbers */
+    int result;            /* see ignis__map_spec */
     uint32_t used, needed; /* bits of inputs */
     uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
     int kept;              /* see ignis__map_spec */
@@ -13725,6 +14213,14 @@ typedef struct ignis__map_run {
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__map_run;
+
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (; from < to; from++)
+        product *= shape->dim[from];
+    return product;
+}
 
 /*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
 static bool ignis__map_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
@@ -13815,13 +14311,14 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
 {
     int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS_MAX_DIMS], dim[IGNIS_MAX_DIMS], numel = 1, full, outer = 1, n = 1, inner = 1, parts = 1,
                                                                                blocks;
-    uint64_t
-        words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS + (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
+    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__MAP_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
+                   (IGNIS_MAX_INPUTS + 2) * IGNIS_MAX_DIMS],
         shared[8];
     int terms[IGNIS__MAP_INDICES], indices = ignis__map_indices(run->formula, terms), count = run->formula->count, rank, widest = 1,
                                    linear = 0, i, d, k;
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__MAP_THREADS, 1, 1};
     bool ok, one_row;
+    ignis__address launches = 0;
     const ignis__map_kernel *kernel;
     ignis__block *memory = NULL;
     ignis__map_writer w;
@@ -13835,6 +14332,8 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
             return false;
         }
     }
+    if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
+        return false;
     memset(&spec, 0, sizeof spec);
     memset(&w, 0, sizeof w);
     memset(stride, 0, sizeof stride);
@@ -13858,6 +14357,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     if (numel == 0)
         return true;
     spec.needed = (uint16_t)run->needed;
+    spec.result = (uint8_t)run->result;
     spec.outs = (uint8_t)run->outs;
     spec.reduced = (uint16_t)run->reduced;
     spec.reduction = (uint8_t)(run->reduced ? run->reduction : 0);
@@ -13911,7 +14411,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     memset(shared, 0, sizeof shared);
     if (spec.mode == IGNIS__MAP_ROWS) {
         int64_t packs = n / spec.pack;
-        spec.team = packs <= 128 && outer > 1 ? 32 : 128;
+        spec.team = outer > 1 && packs <= (outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
         parts = ignis__clamp(16 * (int64_t)work->device->info.multiprocessors / outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
         shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
@@ -13936,6 +14436,7 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
         ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover", ignis__shape_write(&run->shape).text);
         return false;
     }
+    spec.parts = parts > 1;
     if (parts > 1) {
         memory = ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
         if (!memory)
@@ -13950,6 +14451,11 @@ static bool ignis__map_launch(const ignis__work *work, const ignis__map_run *run
     ignis__map_words(&w);
     if (spec.mode || spec.needed)
         memcpy(words + w.shared, shared, sizeof shared);
+    if (run->formula->randoms) {
+        words[w.random] = run->random.seed;
+        words[w.random + 1] = run->random.first;
+        words[w.random + 2] = launches;
+    }
     for (i = 0; i < indices; i++) {
         d = (int)run->formula->term[terms[i]].number;
         d += d < 0 ? run->shape.ndim : 0;
@@ -14024,7 +14530,7 @@ static bool ignis__map_reduce(const ignis__work *work, ignis__map_run *run)
     memset(last.input, 0, sizeof last.input);
     last.shape = shape;
     last.input[0] = &shape;
-    last.dtype[0] = run->formula->term[run->formula->result].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
+    last.dtype[0] = run->formula->term[run->formula->result[0]].type != 'w' && run->reduction != IGNIS_REDUCE_MEAN &&
                             run->reduction != IGNIS_REDUCE_LOGSUMEXP
                         ? IGNIS_I64
                         : IGNIS_F32;
@@ -14109,11 +14615,11 @@ static bool ignis__map_shape(const char *call, const ignis__formula *formula, ig
     return true;
 }
 
-/*  The type of a formula's result: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
+/*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
     bf16 together are f32, and f32 for integers alone. */
-static ignis_dtype ignis__map_dtype(const ignis__map_run *run)
+static ignis_dtype ignis__map_dtype(const ignis__map_run *run, int result)
 {
-    char type = run->formula->term[run->formula->result].type;
+    char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
     int i;
     for (i = 0; i < run->formula->count && type == 'w'; i++) {
@@ -14187,9 +14693,10 @@ static bool ignis__map_begin(const char *call, const char *formula, const char *
     return *held > 0;
 }
 
-/*  Reads the formula, once run->input and dtype are set, and finds the shape of its result. */
-static bool ignis__map_prepare(const char *call, const char *formula, const char *names, int count, ignis__map_run *run)
+/*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
+static bool ignis__map_prepare(const ignis__work *work, const char *formula, const char *names, int count, int results, ignis__map_run *run)
 {
+    const char *call = work->call;
     uint32_t integers = 0;
     int i;
     for (i = 0; i < count; i++)
@@ -14198,9 +14705,16 @@ static bool ignis__map_prepare(const char *call, const char *formula, const char
     run->formula = ignis__formula_get(call, formula, names, count, integers);
     if (!run->formula || !ignis__map_shape(call, run->formula, run))
         return false;
+    if (run->formula->result_count != results) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "'%.200s' has %d results, not %d", formula, run->formula->result_count, results);
+        return false;
+    }
     run->used = ((uint32_t)1 << count) - 1;
     run->factor = 1;
-    return true;
+    run->outs = results;
+    return !run->formula->randoms ||
+           ignis__random_take(work, IGNIS_F32, (ignis__shape_product(&run->shape, 0, run->shape.ndim) + 3) / 4 * 4 * run->formula->randoms,
+                              &run->random);
 }
 
 /* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
@@ -14224,36 +14738,41 @@ static bool ignis__map_apart(const char *call, const ignis__array *dst, const ig
     return false;
 }
 
-/*  Holds dst and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing is held. */
-static bool ignis__map_arrays(const char *call, ignis_array dst, const char *formula, const ignis_array_inputs *inputs, ignis__work *work,
-                              ignis__map_run *run, ignis__array **arrays, int *held)
+/*  Holds so many results and the inputs that are arrays, in that order, enters their device, and makes a formula ready; on failure nothing
+    is held. */
+static bool ignis__map_arrays(const char *call, int results, const ignis_array *dsts, const char *formula, const ignis_array_inputs *inputs,
+                              ignis__work *work, ignis__map_run *run, ignis__array **arrays, int *held)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
-    ignis_array handles[IGNIS_MAX_INPUTS + 1];
+    ignis_array handles[2 * IGNIS_MAX_INPUTS];
     int at[IGNIS_MAX_INPUTS], i, count;
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
     if (!ignis__map_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
-    handles[0] = dst;
+    for (i = 0; i < results; i++)
+        handles[i] = dsts[i];
     for (i = 0; i < count; i++)
-        handles[1 + i].id = others[i];
-    if (!ignis__array_hold_all(call, 1 + count, handles, arrays))
+        handles[results + i].id = others[i];
+    if (!ignis__array_hold_all(call, results + count, handles, arrays))
         return false;
-    *held = 1 + count;
+    *held = results + count;
     ok = ignis__work_begin(call, arrays[0]->storage->device, work);
     if (!ok) {
         ignis__array_drop_all(call, *held, arrays);
         return false;
     }
     for (i = 0; i < count; i++) {
-        run->input[at[i]] = &arrays[1 + i]->shape;
-        run->dtype[at[i]] = arrays[1 + i]->dtype;
+        run->input[at[i]] = &arrays[results + i]->shape;
+        run->dtype[at[i]] = arrays[results + i]->dtype;
     }
-    ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    ok = ignis__map_prepare(work, formula, inputs->names, inputs->count, results, run);
+    for (i = 1; i < results && ok; i++)
+        ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
     for (i = 0; i < count && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[1 + i], "an input") && ignis__work_read(work, arrays[1 + i], &run->address[at[i]]);
+        ok = ignis__same_device(call, arrays[0], arrays[results + i], "an input") &&
+             ignis__work_read(work, arrays[results + i], &run->address[at[i]]);
     if (!ok) {
         ignis__work_end(work);
         ignis__array_drop_all(call, *held, arrays);
@@ -14261,39 +14780,71 @@ static bool ignis__map_arrays(const char *call, ignis_array dst, const char *for
     return ok;
 }
 
-IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+static ignis_status ignis__map_into(const char *call, int count, const ignis_array *dsts, const char *formula,
+                                    const ignis_array_inputs *inputs)
 {
-    static const char call[] = "ignis_array_map";
-    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
     ignis__map_run run;
     ignis__work work;
-    int64_t numel = 1;
-    int held, i;
+    int64_t numel;
+    int held, i, k;
     bool ok;
-    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__map_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
         return ignis__failed();
-    for (i = 0; i < run.shape.ndim; i++)
-        numel *= run.shape.dim[i];
-    ok = numel == arrays[0]->numel;
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst is %s, the result %s", ignis__shape_write(&arrays[0]->shape).text,
-                    ignis__shape_write(&run.shape).text);
-    run.outs = 1;
-    run.out[0] = arrays[0]->dtype;
-    ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]);
-    for (i = 1; i < held && ok; i++)
-        ok = ignis__map_apart(call, arrays[0], arrays[i]);
+    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    for (k = 0, ok = true; k < count && ok; k++) {
+        ok = numel == arrays[k]->numel;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s", count > 1 ? ignis__array_label(arrays[k]).text : "dst",
+                        ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
+        run.out[k] = arrays[k]->dtype;
+        ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
+        for (i = count; i < held && ok; i++)
+            ok = ignis__map_apart(call, arrays[k], arrays[i]);
+        for (i = 0; i < k && ok; i++) {
+            ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
+            if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset) {
+                ignis__fail(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
+                ok = false;
+            }
+        }
+    }
     ok = ok && ignis__map_launch(&work, &run);
     ignis__work_end(&work);
     ignis__array_drop_all(call, held, arrays);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs)
+{
+    return ignis__map_into("ignis_array_map", 1, &dst, formula, &inputs);
+}
+
+/*  Whether there are so many results to fill. */
+static bool ignis__map_results(const char *call, int count, const void *results)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (count < 1 || count > IGNIS_MAX_INPUTS)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; 1 to %d results can be had", count, IGNIS_MAX_INPUTS);
+    else if (!results)
+        ignis__fail_null(call, "results");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula, ignis_array_inputs inputs)
+{
+    static const char call[] = "ignis_array_map_many";
+    return ignis__map_results(call, count, results) ? ignis__map_into(call, count, results, formula, &inputs) : ignis__failed();
+}
+
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula, ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
     ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
-    int64_t numel = 1;
+    int64_t numel;
     double none = 0;
     ignis__map_run run;
     ignis__work work;
@@ -14301,18 +14852,16 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     bool ok;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__failed();
-    if (!ignis__map_arrays(call, dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__map_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;
-    for (i = 0; i < run.shape.ndim; i++) {
-        numel *= run.shape.dim[i];
+    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    for (i = 0; i < run.shape.ndim; i++)
         ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 || arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
-    }
     if (!ok)
         ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
                     ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
-    run.outs = 1;
     run.reduced = 1;
     run.reduction = reducer;
     run.to_shape = &arrays[0]->shape;
@@ -14800,13 +15349,6 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
 }
-
-/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
-    CUDA graph the counter of launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
-} ignis__random;
 
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
@@ -16497,7 +17039,7 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
-/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
 static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
@@ -16513,9 +17055,6 @@ static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
     ignis__leaf_leave(tensor);
     if (before)
         ignis__array_unclaim(call, before);
-    if (grouped)
-        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
-                    ignis__shape_write(&tensor->shape).text);
     return !grouped;
 }
 
@@ -16532,8 +17071,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
         ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
     if (ok && grad.id)
         ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
-    if (ok)
-        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (ok && values)
+        ok = ignis__gradient_set(call, tensor, values);
+    else if (ok && !(ok = ignis__gradient_drop(call, tensor)))
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
     if (values)
         ignis__array_drop(call, values);
     ignis__tensor_drop(call, tensor);
@@ -17090,7 +17632,7 @@ static void ignis__tensors_close(const char *call)
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS (2 + IGNIS_MAX_INPUTS)
 #define IGNIS__OP_MADE 160
-#define IGNIS__OP_SAVED (1 + IGNIS_MAX_INPUTS)
+#define IGNIS__OP_SAVED (2 + IGNIS_MAX_INPUTS)
 
 typedef struct ignis__op {
     ignis__work work;
@@ -18256,14 +18798,6 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
-{
-    int64_t product = 1;
-    for (; from < to; from++)
-        product *= shape->dim[from];
-    return product;
-}
-
 static bool ignis__lt_there(const char *call)
 {
     return ignis__library_there(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
@@ -19367,6 +19901,8 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
 typedef struct ignis__map_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
+    int result;        /* of the formula, which this is the gradient of */
+    ignis__random random;
     int saved[IGNIS_MAX_INPUTS];
     ignis_shape given;    /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
     double factor;        /* of that gradient */
@@ -19472,7 +20008,9 @@ static ignis_status ignis__map_backward(const ignis_backward_args *args)
         if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
             needed |= (uint32_t)1 << p->tensor[i].input;
     }
-    op.ok = ignis__map_needs_get(call, p->formula, needed ? needed : all, p->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
+    run.result = p->result;
+    run.random = p->random;
+    op.ok = ignis__map_needs_get(call, p->formula, p->result, needed ? needed : all, ignis__map_kept_value(p->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
     if (p->kept) {
         run.kept = p->kept;
@@ -19526,8 +20064,8 @@ IGNIS_API ignis_tensor ignis_value(double value)
 }
 
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
-static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, ignis__map_run *run,
-                               ignis__map_rule *rule)
+static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
+                               ignis__map_run *run, ignis__map_rule *rule)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -19544,13 +20082,15 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->input[at[i]] = &op->in[i]->shape;
         run->dtype[at[i]] = op->in[i]->dtype;
     }
-    op->ok = ignis__map_prepare(call, formula, inputs->names, inputs->count, run);
+    op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
         return true;
     rule->formula = run->formula;
     rule->shape = run->shape;
+    rule->result = 0;
+    rule->random = run->random;
     memcpy(rule->value, run->value, sizeof rule->value);
     memset(rule->saved, 0, sizeof rule->saved);
     rule->given = run->shape;
@@ -19566,44 +20106,95 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
 
 static const char ignis__map_name_of_each[] = "map";
 
-/*  Ends an operation: saves what the gradients are computed from, and records it. */
-static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+/*  A result as a tensor, recorded with what its gradients are computed from. */
+static ignis_tensor ignis__map_result(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
 {
+    ignis__array *launches = NULL;
+    ignis_tensor result;
     ignis__map_needs needs;
+    ignis_rule record;
     uint32_t needed = 0;
+    bool records = op->ok && op->records && ignis__dtype_is_float(out->dtype);
     int i;
-    if (op->ok && op->records) {
+    if (records) {
         for (i = 0; i < rule->count; i++)
             if (op->standing[i].requires_grad && ignis__dtype_is_float(op->in[i]->dtype))
                 needed |= (uint32_t)1 << rule->tensor[i].input;
         memset(&needs, 0, sizeof needs);
-        op->ok = needed == 0 || ignis__map_needs_get(op->work.call, rule->formula, needed, rule->kept == IGNIS_REDUCE_LOGSUMEXP, &needs);
+        op->ok = needed == 0 ||
+                 ignis__map_needs_get(op->work.call, rule->formula, rule->result, needed, ignis__map_kept_value(rule->kept), &needs);
         rule->same = name == ignis__map_name_of_each ? needs.same : 0;
         for (i = 0; i < rule->count && op->ok; i++)
             if (needs.used >> rule->tensor[i].input & 1) {
                 rule->saved[rule->tensor[i].input] = 1 + op->saved_count;
                 ignis__op_save(op, op->in[i]);
             }
+        if (op->ok && rule->formula->randoms && rule->random.launches.id) { /* the gradients make the random numbers again */
+            launches = ignis__array_hold(op->work.call, rule->random.launches);
+            op->ok = launches != NULL;
+            ignis__op_save(op, launches);
+        }
     }
-    return ignis__op_end_recorded(op, out, name, ignis__map_backward, rule,
-                                  offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    record = ignis__op_rule(op, name, ignis__map_backward, rule,
+                            offsetof(ignis__map_rule, tensor) + (size_t)rule->count * sizeof rule->tensor[0]);
+    result = ignis__op_result(op, out, op->count, op->tensors, op->standing, records ? &record : NULL);
+    if (launches)
+        ignis__array_drop(op->work.call, launches);
+    op->saved_count = 0;
+    return result;
+}
+
+/*  Ends an operation of one result. */
+static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char *name, ignis__map_rule *rule)
+{
+    ignis_tensor result = ignis__map_result(op, out, name, rule);
+    ignis__op_leave(op);
+    return result;
+}
+
+/*  A formula of several results, which are recorded apart. */
+static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results)
+{
+    ignis__map_rule rule;
+    ignis__map_run run;
+    ignis__array *out[IGNIS_MAX_INPUTS] = {NULL};
+    ignis__op op;
+    int k;
+    memset(results, 0, sizeof *results * (size_t)count);
+    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule))
+        return ignis__failed();
+    for (k = 0; k < count && op.ok; k++) {
+        run.out[k] = ignis__map_dtype(&run, k);
+        out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
+        run.to[k] = ignis__op_write(&op, out[k]);
+    }
+    op.ok = op.ok && ignis__map_launch(&op.work, &run);
+    for (k = 0; k < count && op.ok; k++) {
+        rule.result = k;
+        memset(rule.saved, 0, sizeof rule.saved);
+        results[k] = ignis__map_result(&op, out[k], ignis__map_name_of_each, &rule);
+    }
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return IGNIS_OK;
+    for (k = 0; k < count; k++) {
+        if (results[k].id)
+            (void)ignis_tensor_release(results[k]);
+        results[k].id = 0;
+    }
+    return ignis__failed();
 }
 
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
 {
-    static const char call[] = "ignis_map";
-    ignis__map_rule rule;
-    ignis__map_run run;
-    ignis__array *out = NULL;
-    ignis__op op;
-    if (!ignis__map_tensors(&op, call, formula, &inputs, &run, &rule))
-        return ignis__no_tensor();
-    if (op.ok)
-        out = ignis__op_new(&op, &run.shape, run.out[0] = ignis__map_dtype(&run));
-    run.outs = 1;
-    run.to[0] = ignis__op_write(&op, out);
-    op.ok = op.ok && ignis__map_launch(&op.work, &run);
-    return ignis__map_end(&op, out, ignis__map_name_of_each, &rule);
+    ignis_tensor result;
+    (void)ignis__map("ignis_map", formula, &inputs, 1, &result);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
+{
+    static const char call[] = "ignis_map_many";
+    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results) : ignis__failed();
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -19649,14 +20240,11 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     char type;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule))
         return ignis__no_tensor();
-    if (op.ok && op.records && reducer == IGNIS_REDUCE_PROD)
-        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
-                       "prod has no gradient, and an input requires one; ignis_detach makes one that does not");
     if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
-        type = run.formula->term[run.formula->result].type;
-        dtype = ignis__map_dtype(&run);
+        type = run.formula->term[run.formula->result[0]].type;
+        dtype = ignis__map_dtype(&run, 0);
         dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
                 : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
@@ -19665,7 +20253,6 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
                                                                                                      : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
-        run.outs = 1;
         run.out[0] = dtype;
         run.reduced = 1;
         run.reduction = reducer;
@@ -19675,8 +20262,8 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
         rule.given = kept;
         rule.factor = run.factor;
         if (op.records && ignis__dtype_is_float(dtype) &&
-            (reducer == IGNIS_REDUCE_MAX || reducer == IGNIS_REDUCE_MIN || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
-            aside = ignis__op_new(&op, &kept, reducer != IGNIS_REDUCE_LOGSUMEXP ? IGNIS_I64 : ignis__wide_dtype(dtype));
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) || reducer == IGNIS_REDUCE_LOGSUMEXP)) {
+            aside = ignis__op_new(&op, &kept, ignis__map_kept_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
             run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;
@@ -21163,6 +21750,548 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
+/* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
+
+/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+typedef struct ignis__images {
+    ignis__divisor packs, width, height;
+    int src_width, src_height, packed;
+    int64_t channels, count;
+} ignis__images;
+
+typedef struct ignis__pooling {
+    ignis__images images;
+    int window[2], padding[2];
+    ignis__divisor stride[2];
+    int exclude_padding, index_bytes;
+} ignis__pooling;
+
+typedef struct ignis__scaling {
+    int in, out, step, start, is_linear;
+    ignis__divisor den, by_step;
+} ignis__scaling;
+
+typedef struct ignis__resampling {
+    ignis__images images;
+    ignis__scaling dim[2];
+} ignis__resampling;
+
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
+static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    int i;
+    if (!ignis__op_is_float(op, 0, "x"))
+        return false;
+    if (shape->ndim != 3 && shape->ndim != 4)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, height, width, channels] or [n, length, channels] is needed",
+                              ignis__shape_write(shape).text);
+    *n = shape->dim[0];
+    size[0] = shape->ndim == 4 ? shape->dim[1] : 1;
+    size[1] = shape->dim[shape->ndim - 2];
+    *channels = shape->dim[shape->ndim - 1];
+    for (i = 1; i < shape->ndim; i++)
+        if (shape->dim[i] >= IGNIS__IMAGE_LIMIT)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, where a size is 2^28 or more", ignis__shape_write(shape).text);
+    for (i = 0; shape->ndim == 3 && i < count; i++)
+        if (second_numbers[i])
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                                  "x is %s, a signal; the second number of each dimension in desc has to be 0, not %lld",
+                                  ignis__shape_write(shape).text, (long long)second_numbers[i]);
+    return true;
+}
+
+/*  The shape of a result of other rows and columns. */
+static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
+{
+    ignis_shape shape = *like;
+    if (shape.ndim == 4)
+        shape.dim[1] = size[0];
+    shape.dim[shape.ndim - 2] = size[1];
+    return shape;
+}
+
+/*  dst, of these sizes, out of src; addresses: of all arrays, by or. */
+static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst, const int64_t *src,
+                              ignis__address addresses)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs;
+    images->packed = channels % pack == 0 && addresses % 16 == 0;
+    packs = images->packed ? channels / pack : channels;
+    images->packs = ignis__divisor_of(packs);
+    images->width = ignis__divisor_of(dst[1]);
+    images->height = ignis__divisor_of(dst[0]);
+    images->src_height = (int)src[0];
+    images->src_width = (int)src[1];
+    images->channels = channels;
+    images->count = n * dst[0] * dst[1] * packs;
+}
+
+static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images, void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256, params);
+}
+
+/*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
+typedef struct ignis__pool_params {
+    const char *call;
+    bool is_max;
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__pooling pooling;
+} ignis__pool_params;
+
+/*  The addresses of a pool's arrays, by or; there are no packs of indices of 4 bytes, as if one of them were odd. */
+static ignis__address ignis__pool_addresses(const ignis__pooling *pooling, ignis__address addresses)
+{
+    return addresses | (ignis__address)(pooling->index_bytes == 4);
+}
+
+static ignis_status ignis__pool_backward(const ignis_backward_args *args)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)args->params;
+    ignis__pooling pooling = p->pooling;
+    ignis__address dx, dy, index = 0;
+    ignis__array *gradient;
+    ignis__op op;
+    void *max[] = {&dx, &dy, &index, &pooling}, *average[] = {&dx, &dy, &pooling};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    if (p->is_max)
+        index = ignis__op_read(&op, op.in[1]);
+    ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, ignis__pool_addresses(&pooling, dx | dy | index));
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD, op.in[0]->dtype,
+                         &pooling.images, p->is_max ? max : average);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
+static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
+{
+    int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window, padding = desc->padding[given], room;
+    if (window < 1 || window >= IGNIS__IMAGE_LIMIT)
+        return ignis__op_fail(op, window < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->window[%d] is %lld, %s", given,
+                              (long long)window, window < 1 ? "below 1" : "2^28 or more");
+    if (stride < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->stride[%d] is %lld, below 0", given, (long long)stride);
+    if (padding < 0 || padding > window / 2)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
+                              (long long)padding, (long long)(window / 2));
+    room = p->in[dim] + 2 * padding - window;
+    if (room < 0 || p->in[dim] == 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, too small for a window of %lld and a padding of %lld",
+                              ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    p->out[dim] = room / stride + 1;
+    if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
+        p->out[dim]++;
+    p->pooling.window[dim] = (int)window;
+    p->pooling.padding[dim] = (int)padding;
+    p->pooling.stride[dim] = ignis__divisor_of(stride);
+    return true;
+}
+
+static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tensor tensor, const ignis_pool_desc *desc)
+{
+    ignis__pool_params p;
+    ignis__pooling *pooling = &p.pooling;
+    ignis__address x, y = 0, index = 0;
+    ignis__array *out = NULL, *places;
+    ignis_shape shape;
+    ignis_dtype dtype;
+    int64_t second[3];
+    bool is_signal;
+    ignis__op op;
+    void *max[] = {&y, &index, &x, pooling}, *average[] = {&y, &x, pooling};
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    dtype = op.in[0]->dtype;
+    p.call = call;
+    p.is_max = is_max;
+    p.shape = op.in[0]->shape;
+    is_signal = p.shape.ndim == 3;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    if (op.ok) {
+        second[0] = desc->window[1];
+        second[1] = desc->stride[1];
+        second[2] = desc->padding[1];
+        pooling->window[0] = 1; /* of a signal's rows, which are one */
+        pooling->stride[0] = ignis__divisor_of(1);
+        p.out[0] = 1;
+    }
+    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) && ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
+        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
+        pooling->exclude_padding = desc->exclude_padding;
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        if (is_max && op.records && out) {
+            pooling->index_bytes = (int64_t)pooling->window[0] * pooling->window[1] <= 256 ? 1 : 4;
+            places = ignis__op_new_row(&op, out->numel, pooling->index_bytes == 1 ? IGNIS_U8 : IGNIS_I32);
+            index = ignis__op_write(&op, places);
+            ignis__op_save(&op, places);
+        }
+        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in, ignis__pool_addresses(pooling, x | y | index));
+        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
+                             is_max ? max : average);
+    }
+    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &p, sizeof p);
+}
+
+IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_max_pool", true, x, desc);
+}
+IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *desc)
+{
+    return ignis__pool_images("ignis_avg_pool", false, x, desc);
+}
+
+typedef struct ignis__upsample_params {
+    ignis_shape shape;
+    int64_t n, channels, in[2], out[2];
+    ignis__resampling resampling;
+} ignis__upsample_params;
+
+static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
+{
+    const ignis__upsample_params *p = (const ignis__upsample_params *)args->params;
+    ignis__resampling resampling = p->resampling;
+    ignis__address dx, dy;
+    ignis__array *gradient;
+    ignis__op op;
+    void *params[] = {&dx, &dy, &resampling};
+    if (!ignis__op_begin_backward(&op, "ignis_upsample", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    dx = ignis__op_write(&op, gradient);
+    dy = ignis__op_read(&op, op.in[0]);
+    ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy);
+    ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
+static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const ignis_upsample_desc *desc)
+{
+    bool is_linear = desc->mode == IGNIS_UPSAMPLE_LINEAR, aligned = is_linear && desc->align_corners && in > 1;
+    s->in = (int)in;
+    s->out = (int)out;
+    s->is_linear = is_linear;
+    s->step = (int)(aligned ? in - 1 : is_linear ? 2 * in : in);
+    s->start = is_linear && !aligned ? (int)(in - out) : 0;
+    s->den = ignis__divisor_of(aligned ? (out > 1 ? out - 1 : 1) : is_linear ? 2 * out : out);
+    s->by_step = ignis__divisor_of(s->step);
+}
+
+IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_desc *desc)
+{
+    ignis__upsample_params p;
+    ignis__address x, y = 0;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    int d;
+    void *params[] = {&y, &x, &p.resampling};
+    if (!ignis__op_begin(&op, "ignis_upsample", 1, &tensor))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    p.shape = op.in[0]->shape;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
+    else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
+    else
+        ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
+    for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
+        int given = p.shape.ndim == 4 ? d : 0;
+        p.out[d] = desc->size[given];
+        if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
+            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED, "desc->size[%d] is %lld, %s", given,
+                           (long long)p.out[d], p.out[d] < 1 ? "below 1" : "2^28 or more");
+        else if (p.in[d] == 0)
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels", ignis__shape_write(&p.shape).text);
+    }
+    if (op.ok) {
+        shape = ignis__image_shape(&p.shape, p.out);
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        x = ignis__op_read(&op, op.in[0]);
+        y = ignis__op_write(&op, out);
+        for (d = 0; d < 2; d++)
+            ignis__scaling_set(&p.resampling.dim[d], p.in[d], p.out[d], desc);
+        ignis__images_set(&p.resampling.images, op.in[0]->dtype, p.n, p.channels, p.out, p.in, x | y);
+        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &p.resampling.images, params);
+    }
+    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
+}
+
+/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s, unsigned *threads,
+                                 int64_t *blocks)
+{
+    int64_t pack = ignis__pack_elements(dtype), packs, tiles;
+    s->packed = s->channels % pack == 0 && addresses % 16 == 0;
+    packs = s->packed ? s->channels / pack : s->channels;
+    threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    threads[1] = 256 / threads[0];
+    tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
+    s->parts =
+        ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1, ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
+    s->part_length = ignis__ceil_div(s->rows, s->parts);
+    s->parts = ignis__ceil_div(s->rows, s->part_length);
+    *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
+}
+
+/*  Kernels that have a warp for each group. */
+static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__channel_sizes *s,
+                                          void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256, params);
+}
+
+/*  Saved: x, w, means, rstds. */
+static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
+{
+    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes s = p->sizes;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis_dtype dtype, wide;
+    unsigned threads[2];
+    int64_t blocks;
+    ignis__op op;
+    int i;
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    wide = ignis__wide_dtype(dtype);
+    for (i = 0; i < 3; i++) /* x, w, b */
+        if (args->needed[i])
+            gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
+    if (op.in[1]->numel == 0) {
+        for (i = 1; i < 3; i++)
+            if (gradients[i])
+                ignis__op_zero(&op, gradients[i]);
+        return ignis__op_give(&op, args, 3, gradients);
+    }
+    dy = ignis__op_read(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[1]);
+    w = ignis__op_read(&op, op.in[2]);
+    mean = ignis__op_read(&op, op.in[3]);
+    rstd = ignis__op_read(&op, op.in[4]);
+    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
+    db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
+    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
+    if (gradients[1] || gradients[2] || !p->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+    }
+    if (gradients[1] || gradients[2])
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
+    if (gradients[0] && !p->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+    }
+    if (gradients[0])
+        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum, double eps,
+                                            ignis__array *const *running)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    ignis__channel_sizes s = p->sizes;
+    ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    ignis__array *out = NULL, *means = NULL, *rstds = NULL;
+    ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
+    unsigned threads[2];
+    int64_t blocks;
+    int i;
+    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s};
+    for (i = 1; i < 3 && op->ok; i++)
+        if (ignis__op_same_dtype(op, i, names[i]) && (op->in[i]->shape.ndim != 1 || op->in[i]->numel != s.channels))
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&op->in[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)s.channels);
+    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more", ignis__shape_write(&op->in[0]->shape).text);
+    if (op->ok && !(eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
+    eps = eps == 0 ? 1e-5 : eps;
+    out = ignis__op_new_like(op, op->in[0]);
+    means = ignis__op_new_row(op, s.outer * s.groups, wide);
+    rstds = ignis__op_new_row(op, s.outer * s.groups, wide);
+    x = ignis__op_read(op, op->in[0]);
+    w = ignis__op_read(op, op->in[1]);
+    b = ignis__op_read(op, op->in[2]);
+    y = ignis__op_write(op, out);
+    mean = ignis__op_write(op, means);
+    rstd = ignis__op_write(op, rstds);
+    if (running) {
+        running_mean = ignis__op_read(op, running[0]);
+        running_var = ignis__op_read(op, running[1]);
+        if (!p->given) {
+            running_mean = ignis__op_write(op, running[0]);
+            running_var = ignis__op_write(op, running[1]);
+        }
+    }
+    if (op->ok && out->numel > 0) {
+        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
+        if (!p->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, statistics);
+        }
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+    }
+    ignis__op_save(op, op->in[0]);
+    ignis__op_save(op, op->in[1]);
+    ignis__op_save(op, means);
+    ignis__op_save(op, rstds);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+}
+
+/*  The running averages, held. Reports what does not fit. */
+static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels, ignis__array **running)
+{
+    static const char *const names[] = {"running_mean", "running_var"};
+    ignis_dtype wide = ignis__wide_dtype(op->in[0]->dtype);
+    int i;
+    for (i = 0; i < 2 && op->ok; i++) {
+        running[i] = ignis__array_hold(op->work.call, i ? desc->running_var : desc->running_mean);
+        op->ok = running[i] != NULL;
+        if (!op->ok)
+            return false;
+        if (running[i]->storage->device != op->work.device)
+            ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->%s is on device %d, x is on device %d", names[i],
+                           (int)(running[i]->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+        else if (running[i]->dtype != wide)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; %s is needed for x of %s", names[i],
+                           ignis__dtypes[running[i]->dtype].name, ignis__dtypes[wide].name, ignis__dtypes[op->in[0]->dtype].name);
+        else if (running[i]->shape.ndim != 1 || running[i]->numel != channels)
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "desc->%s is %s; x is %s, and needs [%lld]", names[i],
+                           ignis__shape_write(&running[i]->shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)channels);
+    }
+    return op->ok;
+}
+
+IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, const ignis_batch_norm_desc *desc)
+{
+    static const char call[] = "ignis_batch_norm";
+    ignis_tensor inputs[3], result;
+    ignis_batch_norm_desc d = IGNIS__ZERO;
+    ignis__array *running[2] = {NULL, NULL};
+    ignis__channel_norm p;
+    ignis__op op;
+    bool has;
+    int i;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    d = desc ? *desc : d;
+    has = d.running_mean.id != 0 || d.running_var.id != 0;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.given = d.eval;
+    p.sizes.outer = 1;
+    p.sizes.channels = p.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+    p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone", d.running_mean.id ? "running_mean" : "running_var");
+    else if (op.ok && d.eval && !has)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->running_mean and running_var are not given, and desc->eval is set");
+    else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
+    else if (op.ok && !d.eval && p.sizes.rows < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; a channel has %lld elements, and needs 2 for a variance",
+                       ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
+    has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
+    if (!d.eval && ignis__tensor_thread_now()->random_again)
+        has = false; /* a checkpoint runs its function again, and they have moved the first time */
+    result = ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    for (i = 0; i < 2; i++)
+        if (running[i])
+            ignis__array_drop(call, running[i]);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
+{
+    static const char call[] = "ignis_group_norm";
+    ignis_tensor inputs[3];
+    const ignis_shape *shape;
+    ignis__channel_norm p;
+    ignis__op op;
+    inputs[0] = x, inputs[1] = w, inputs[2] = b;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    memset(&p, 0, sizeof p);
+    p.call = call;
+    p.sizes.outer = shape->dim[0];
+    p.sizes.channels = shape->dim[shape->ndim - 1];
+    p.sizes.groups = groups;
+    p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && shape->ndim < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed", ignis__shape_write(shape).text);
+    else if (op.ok && groups < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
+    else if (op.ok && p.sizes.channels % groups != 0)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, whose channels are not a multiple of %d groups",
+                       ignis__shape_write(shape).text, groups);
+    return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
+}
+
 /* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ROPE_HALF 256
@@ -21325,53 +22454,81 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
 
 /* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
 
-/*  Rows [rows, n] of keys, with their positions: lists in pairs, of which each pass reads one and writes the other. The keys are of 32
-    bits, of 64 for types of 8 bytes. See kernels/sort.cu. */
+/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
 typedef struct ignis__radix {
-    ignis_dtype dtype; /* whose kernels sort */
-    int64_t rows, n, tiles;
-    ignis__address keys[2], positions[2], counts;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes the lists. The caller puts the keys into keys[0]. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n)
+/*  Makes so many of the lists. */
+static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
-    bool wide = ignis__dtypes[dtype].size == 8;
     int i;
+    memset(sort, 0, sizeof *sort);
     sort->dtype = dtype;
     sort->rows = rows;
     sort->n = n;
-    sort->tiles = ignis__ceil_div(n, wide ? 2048 : 4096);
-    for (i = 0; i < 2; i++) {
-        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, wide ? IGNIS_I64 : IGNIS_I32));
+    for (i = 0; i < lists; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, dtype));
         sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, rows * n, IGNIS_I32));
     }
-    sort->counts = ignis__op_write(op, ignis__op_new_row(op, rows * sort->tiles * 256, IGNIS_I32));
 }
 
-/*  Sorts keys of up to `highest`. The sorted keys and their positions are keys[0] and positions[0] then. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, uint64_t highest)
+/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
+    from == keys[0], all of them are in keys[0] and positions[0] then. */
+static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending, ignis__address values,
+                             ignis__address positions, int64_t k)
 {
-    int64_t blocks = sort->rows * sort->tiles;
-    int shift, passes = 1, tiles = (int)sort->tiles, few = tiles <= 32;
-    ignis__address none = 0, totals, swap;
-    ignis__array *all;
-    void *count[] = {&sort->counts, &totals, &sort->keys[0], &sort->n, &tiles, &shift}, *scan[] = {&sort->counts, &totals, &tiles, &few};
-    void *scatter[] = {&sort->keys[1], &sort->positions[1], &sort->keys[0], &none, &sort->counts, &sort->n, &tiles, &shift};
+    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
+    void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
+    if (!zeros || blocks == 0)
+        return;
+    ignis__op_zero(op, zeros);
+    counts = ignis__op_write(op, zeros);
+    said = counts + 4 * (uint64_t)(passes * digits);
+    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    tiles = (int)ignis__ceil_div(sort->n, tile);
+    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+        bool is_last = pass == passes - 1 && values;
+        int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
+        void *params[] = {is_last ? &values : &sort->keys[out],
+                          &sort->positions[out],
+                          is_last ? &positions : &none,
+                          in,
+                          in_positions,
+                          &counts,
+                          &stride,
+                          &said,
+                          &next,
+                          &sort->n,
+                          &k,
+                          &tiles,
+                          &shift,
+                          &descending};
+        shift = 8 * pass;
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1, (size_t)tile * (size_t)(size + 4), params);
+        in = &sort->keys[out];
+        in_positions = &sort->positions[out];
+    }
+    if (!values && passes % 2) {
+        sort->keys[0] = sort->keys[1];
+        sort->positions[0] = sort->positions[1];
+    }
+}
+
+/*  How many bytes numbers of up to this have, at least 1. */
+static int ignis__radix_passes(uint64_t highest)
+{
+    int passes = 1;
     while (passes < 8 && highest >> (8 * passes))
         passes++;
-    all = ignis__op_new_row(op, passes * sort->rows * 256, IGNIS_I32);
-    if (all)
-        ignis__op_zero(op, all);
-    totals = ignis__op_write(op, all);
-    for (shift = 0; blocks && shift < 8 * passes; shift += 8, totals += (uint64_t)sort->rows * 1024) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, blocks, 256, count);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCAN, sort->dtype, sort->rows * (few ? 1 : 256), 256, scan);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_SCATTER, sort->dtype, blocks, 256, scatter);
-        scatter[3] = &sort->positions[0];
-        swap = sort->keys[0], sort->keys[0] = sort->keys[1], sort->keys[1] = swap;
-        swap = sort->positions[0], sort->positions[0] = sort->positions[1], sort->positions[1] = swap;
-    }
+    return passes;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -21393,10 +22550,10 @@ static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed};
     if (!op->ok || rows->numel == 0)
         return;
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
-    ignis__radix_run(op, &sort, (uint64_t)vocab); /* keys are up to vocab, for ids out of range */
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0, 0); /* vocab: ids out of range */
     ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
@@ -21530,22 +22687,44 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
     ignis__op_launch_row(op, builtin, to->dtype, ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
+/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    int64_t rows = x->size ? to->numel / x->size : 0;
+    int i;
+    *n = x->dim == x->shape.ndim - 1 ? x->strides.size[x->dim] : 0;
+    for (i = 0; i < x->dim; i++)
+        if (x->strides.size[i] != x->shape.dim[i])
+            return 0;
+    return *n && (*n <= 8192 || rows >= info->multiprocessors) && rows <= INT32_MAX &&
+                   x->size * ignis__dtypes[ignis__sum_dtype(to->dtype)].size <= info->shared_per_block
+               ? rows
+               : 0;
+}
+
 /*  to[place of i] += from[i], in a fixed order */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids, const ignis__indexing *x)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids), target = ignis__op_write(op, to), partial;
     ignis__strided k;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks;
+    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
     void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
     void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none}, *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
     if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
         return;
     dtype = to->dtype;
+    rows = ignis__scatter_rows(op, to, x, &n);
+    if (rows) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        return;
+    }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are added to %lld; 2^31 are too many", (long long)from->numel,
                        (long long)to->numel);
@@ -21554,10 +22733,10 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     none = (uint32_t)to->numel;
     ignis__strided_finish(&k);
     blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
-    ignis__radix_run(op, &sort, none);
+    ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
@@ -21750,27 +22929,30 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4, long_item = size == 8 ? 16 : 8; /* bytes */
-    int64_t most = size == 8 ? 2048 : 4096, count = rows * n;
+    int64_t threads = ignis__ceil_div(n, 256) * 32, most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values), places = ignis__op_write(op, positions);
     ignis__radix sort;
+    bool few_rows = rows < op->work.device->info.multiprocessors;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
+    void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
-    void *keys[] = {&sort.keys[0], &source, &count, &descending}, *finish[] = {&to, &places, &source, &sort.positions[0], &rows, &n, &k};
     if (!op->ok || rows * k == 0)
         return;
-    if (n <= most) {
+    if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
-        items = width > 1024 ? width : 1024;
+        items = 1024;
         ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
                          item * (size_t)items, few);
-    } else if (k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
+    } else if (n > 4096 && k <= 1024 && (rows >= 16 || n <= 131072)) { /* one block a row: enough rows, or short ones */
         items = (int)ignis__power_of_2_up(k > 512 ? k : 512);
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1, 256, 1, long_item * (size_t)items, chosen);
+        ignis__op_launch(op, few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT, dtype, NULL, rows, 1, 1,
+                         few_rows ? 512 : 256, 1, long_item * (size_t)items, chosen);
+    } else if (n <= most) {
+        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1, (size_t)(threads * 8 * (size + 2)),
+                         row);
     } else {
-        ignis__radix_begin(op, &sort, dtype, rows, n);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_KEYS, dtype, ignis__ceil_div(count, 256), 256, keys);
-        ignis__radix_run(op, &sort, UINT64_MAX >> (64 - 8 * size));
-        ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_FINISH, dtype, ignis__ceil_div(rows * k, 256), 256, finish);
+        ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
+        ignis__radix_run(op, &sort, source, size, descending, to, places, k);
     }
 }
 
@@ -22115,6 +23297,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
 /* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
+#define IGNIS__CHUNK_ROWS 4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
@@ -22284,6 +23467,13 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
+{
+    int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
+    return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
+}
+
 /*  Checks the inputs, and describes what is to be done. */
 static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
 {
@@ -22302,7 +23492,7 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
         return false;
-    p->chunk = desc && desc->chunk ? desc->chunk : ignis__clamp(IGNIS__CHUNK_LOGITS / w->dim[0] / 256, 1, INT64_MAX) * 256;
+    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
     p->chunk = ignis__clamp(rows, 1, p->chunk);
     p->product.m = rows;
     p->product.n = w->dim[0];
@@ -23164,12 +24354,13 @@ typedef struct ignis__parameter {
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master;
     double decay;
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
-    bool adamw, no_master, zero_grad;
+    bool adamw, no_master, zero_grad, drop_grad;
     double lr, beta1, beta2, eps, weight_decay, momentum;
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
@@ -23341,6 +24532,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     given.adamw = true;
     given.no_master = d.no_master;
     given.zero_grad = d.zero_grad;
+    given.drop_grad = d.drop_grad;
     given.lr = ignis__default(d.lr, 1e-3);
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
@@ -23364,6 +24556,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
         d = *desc;
     given.no_master = d.no_master;
     given.zero_grad = d.zero_grad;
+    given.drop_grad = d.drop_grad;
     given.lr = ignis__default(d.lr, 1e-3);
     given.momentum = d.momentum;
     given.weight_decay = d.weight_decay;
@@ -23512,12 +24705,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, unsigned writes, ignis__optim_row *row,
-                                 bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes, ignis__optim_row *row, bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
     ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
     if (parameter->tensor->grad)
         grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
     ignis__mutex_unlock(&parameter->tensor->slot.lock);
@@ -23661,7 +24854,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (writes & IGNIS__WRITES_DATA && optimizer->zero_grad)
+        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;
         if (ignis__optimizer_gather(work, optimizer, writes))
             return optimizer;
@@ -23711,12 +24904,14 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__work work;
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
-    int zero_grad;
+    int zero_grad, i;
     void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
+    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+        zero_grad |= optimizer->parameters[i].grouped;
     adamw[3] = &optimizer->beta1;
     adamw[4] = &optimizer->beta2;
     adamw[5] = &optimizer->eps;
@@ -23725,6 +24920,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
          (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
                             : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
+    for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
+        (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -25239,6 +26436,413 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
 #endif /* IGNIS_NO_TENSORS */
 
 /* ===============================================================================================================
+   >>dry - dry runs: a driver that does nothing.
+   =============================================================================================================== */
+
+/*  ignis_desc.dry_run fills the tables of the libraries with these: they give out addresses, count them, and do nothing else. All that stands above
+    runs as on a device, the cache of device memory with its rounding too. What reads the device finds zeros. One device, one context; a stream
+    knows whether it is captured; of everything else that has a handle one is as good as another. */
+typedef struct ignis__dry_memory {
+    ignis__address start;
+    size_t size;
+    struct ignis__dry_memory *next;
+} ignis__dry_memory;
+
+static struct {
+    ignis_device_info device;
+    ignis__mutex lock;
+    ignis__dry_memory *memory;
+    size_t used;
+    ignis__address next;
+} ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
+
+/*  Calls that have nothing to do, by what they are given. */
+static int ignis__dry_number(int number) { return (void)number, 0; }
+static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
+static int ignis__dry_nothing(void) { return 0; }
+static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
+static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
+static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
+static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
+
+/*  Calls that give a handle. */
+static int ignis__dry_give(void **handle)
+{
+    *handle = &ignis__dry;
+    return 0;
+}
+static int ignis__dry_none(void **context)
+{
+    *context = NULL;
+    return 0;
+}
+static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_give(context); }
+static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_give(context); }
+static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_give(event); }
+static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_give(module); }
+static int ignis__dry_function(void **function, void *module, const char *name)
+{
+    return (void)module, (void)name, ignis__dry_give(function);
+}
+static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags) { return (void)graph, (void)flags, ignis__dry_give(exec); }
+
+/*  Streams. */
+static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
+{
+    (void)flags, (void)priority;
+    *stream = ignis__alloc(sizeof(uint64_t)); /* 1 while it is captured */
+    return *stream ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
+static int ignis__dry_stream_free(void *stream)
+{
+    ignis__free(stream);
+    return 0;
+}
+static bool ignis__dry_captured(void *stream)
+{
+    return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
+}
+static int ignis__dry_capturing(void *stream, int *captured)
+{
+    *captured = ignis__dry_captured(stream);
+    return 0;
+}
+static int ignis__dry_capture(void *stream, int mode)
+{
+    (void)mode;
+    ignis__atomic_store((uint64_t *)stream, 1);
+    return 0;
+}
+static int ignis__dry_capture_end(void *stream, void **graph)
+{
+    ignis__atomic_store((uint64_t *)stream, 0);
+    return ignis__dry_give(graph);
+}
+static int ignis__dry_elapsed(float *ms, void *first, void *last)
+{
+    (void)first, (void)last;
+    *ms = 0;
+    return 0;
+}
+static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
+{
+    if (!ignis__dry_captured(stream))
+        fn(user_data);
+    return 0;
+}
+
+/*  Facts. */
+static int ignis__dry_one(int *count)
+{
+    *count = 1;
+    return 0;
+}
+static int ignis__dry_version(int *version)
+{
+    *version = ignis__dry.device.driver_version;
+    return 0;
+}
+static int ignis__dry_device_get(int *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+static int ignis__dry_name(char *name, int size, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "%s", ignis__dry.device.name);
+    return 0;
+}
+static int ignis__dry_bus(char *name, int size, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "%s", ignis__dry.device.pci_bus_id);
+    return 0;
+}
+static int ignis__dry_uuid(void *uuid, int device)
+{
+    (void)device;
+    memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
+    return 0;
+}
+static int ignis__dry_total(size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = (size_t)ignis__dry.device.memory_total;
+    return 0;
+}
+static int ignis__dry_attribute(int *value, int attribute, int device)
+{
+    const ignis_device_info *info = &ignis__dry.device;
+    (void)device;
+    switch (attribute) {
+    case IGNIS__CU_ATTRIBUTE_MAX_THREADS: *value = info->max_threads_per_block; break;
+    case IGNIS__CU_ATTRIBUTE_WARP_SIZE: *value = info->warp_size; break;
+    case IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS: *value = info->multiprocessors; break;
+    case IGNIS__CU_ATTRIBUTE_L2_BYTES: *value = (int)info->l2_bytes; break;
+    case IGNIS__CU_ATTRIBUTE_MAJOR: *value = info->compute_major; break;
+    case IGNIS__CU_ATTRIBUTE_MINOR: *value = info->compute_minor; break;
+    case IGNIS__CU_ATTRIBUTE_SHARED_OPTIN: *value = info->shared_per_block; break;
+    default: *value = 0;
+    }
+    return 0;
+}
+static int ignis__dry_function_get(int *value, int attribute, void *function)
+{
+    (void)function;
+    *value = attribute == IGNIS__CU_FUNC_MAX_THREADS ? ignis__dry.device.max_threads_per_block
+                                                     : 0; /* else registers, and memory that a kernel has of itself */
+    return 0;
+}
+/*  As far as threads and dynamic shared memory go; registers are not known. */
+static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
+{
+    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
+    (void)function;
+    *blocks = (int)(fit < most ? fit : most);
+    return 0;
+}
+static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
+                          int promotion, int fill)
+{
+    (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
+    (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    return 0;
+}
+
+/*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
+static int ignis__dry_free_bytes(size_t *available, size_t *total)
+{
+    *total = (size_t)ignis__dry.device.memory_total;
+    ignis__mutex_lock(&ignis__dry.lock);
+    *available = *total - ignis__dry.used;
+    ignis__mutex_unlock(&ignis__dry.lock);
+    return 0;
+}
+static int ignis__dry_alloc(ignis__address *address, size_t size)
+{
+    ignis__dry_memory *memory = (ignis__dry_memory *)ignis__alloc(sizeof *memory);
+    bool fits;
+    ignis__mutex_lock(&ignis__dry.lock);
+    fits = memory && size <= (size_t)ignis__dry.device.memory_total - ignis__dry.used;
+    if (fits) {
+        memory->start = *address = ignis__dry.next;
+        memory->size = size;
+        memory->next = ignis__dry.memory;
+        ignis__dry.memory = memory;
+        ignis__dry.used += size;
+        ignis__dry.next += (size / ((size_t)2 << 20) + 1) * ((size_t)2 << 20);
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    if (!fits)
+        ignis__free(memory);
+    return fits ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_free(ignis__address address)
+{
+    ignis__dry_memory **link = &ignis__dry.memory, *memory;
+    ignis__mutex_lock(&ignis__dry.lock);
+    while (*link && (*link)->start != address)
+        link = &(*link)->next;
+    memory = *link;
+    if (memory) {
+        *link = memory->next;
+        ignis__dry.used -= memory->size;
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    ignis__free(memory);
+    return memory ? 0 : IGNIS__CU_INVALID_VALUE;
+}
+static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    *memory = ignis__alloc(size);
+    return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
+}
+static int ignis__dry_pinned_free(void *memory)
+{
+    ignis__free(memory);
+    return 0;
+}
+/*  Host memory is none that it knows. */
+static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
+{
+    const ignis__dry_memory *memory;
+    unsigned i;
+    ignis__mutex_lock(&ignis__dry.lock);
+    for (memory = ignis__dry.memory; memory && address - memory->start >= memory->size; memory = memory->next)
+        ;
+    for (i = 0; i < count; i++) {
+        switch (attributes[i]) {
+        case IGNIS__CU_POINTER_MEMORY_TYPE: *(int *)values[i] = memory ? IGNIS__CU_MEMORY_DEVICE : 0; break;
+        case IGNIS__CU_POINTER_ORDINAL: *(int *)values[i] = 0; break;
+        case IGNIS__CU_POINTER_RANGE_START: *(ignis__address *)values[i] = memory ? memory->start : 0; break;
+        default: *(size_t *)values[i] = memory ? memory->size : 0;
+        }
+    }
+    ignis__mutex_unlock(&ignis__dry.lock);
+    return 0;
+}
+static int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
+{
+    return (void)to, (void)value, (void)size, (void)stream, 0;
+}
+static int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
+{
+    return (void)to, (void)from, (void)size, (void)stream, 0;
+}
+static int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
+{
+    (void)from, (void)stream;
+    memset(to, 0, size);
+    return 0;
+}
+static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
+{
+    return (void)to, (void)from, (void)size, (void)stream, 0;
+}
+static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                             unsigned block_z, unsigned shared, void *stream, void **params, void **extra)
+{
+    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+    return (void)shared, (void)stream, (void)params, (void)extra, 0;
+}
+
+#ifndef IGNIS_NO_TENSORS
+/*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
+static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_give(desc); }
+static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
+{
+    return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_give(layout);
+}
+static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_t size)
+{
+    return (void)desc, (void)attribute, (void)value, (void)size, 0;
+}
+static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, void *choice,
+                                int *found)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference, (void)wanted;
+    ((ignis__lt_choice *)choice)->workspace = IGNIS__LT_WORKSPACE;
+    *found = 1;
+    return 0;
+}
+static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
+                             const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algo, void *workspace,
+                             size_t size, void *stream)
+{
+    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c, (void)layout_c, (void)d;
+    return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
+}
+
+IGNIS__COLD static void ignis__dry_bind_products(void)
+{
+    struct ignis__cublaslt_api *lt = &ignis__cublaslt;
+    lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_give;
+    lt->cublasLtDestroy = lt->cublasLtMatmulDescDestroy = lt->cublasLtMatrixLayoutDestroy = ignis__dry_handle;
+    lt->cublasLtMatmulPreferenceDestroy = ignis__dry_handle;
+    lt->cublasLtMatmulDescCreate = ignis__dry_lt_desc;
+    lt->cublasLtMatrixLayoutCreate = ignis__dry_lt_layout;
+    lt->cublasLtMatmulDescSetAttribute = lt->cublasLtMatrixLayoutSetAttribute = ignis__dry_lt_set;
+    lt->cublasLtMatmulPreferenceSetAttribute = ignis__dry_lt_set;
+    lt->cublasLtMatmulAlgoGetHeuristic = ignis__dry_lt_choose;
+    lt->cublasLtMatmul = ignis__dry_lt_run;
+}
+#endif
+
+/*  What a dry run needs of the driver; the rest, sharing among devices and processes, is refused by ignis_collective.h. */
+IGNIS__COLD static void ignis__dry_bind(void)
+{
+    struct ignis__cuda_api *cuda = &ignis__cuda;
+    memset(cuda, 0, sizeof *cuda);
+    cuda->cuInit = ignis__dry_flags;
+    cuda->cuDevicePrimaryCtxRelease_v2 = ignis__dry_number;
+    cuda->cuCtxSynchronize = ignis__dry_nothing;
+    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery = ignis__dry_handle;
+    cuda->cuEventDestroy_v2 = cuda->cuEventQuery = cuda->cuEventSynchronize = cuda->cuModuleUnload = ignis__dry_handle;
+    cuda->cuGraphDestroy = cuda->cuGraphExecDestroy = ignis__dry_handle;
+    cuda->cuEventRecord = cuda->cuGraphLaunch = ignis__dry_two;
+    cuda->cuStreamWaitEvent = ignis__dry_order;
+    cuda->cuFuncSetAttribute = ignis__dry_set;
+    cuda->cuCtxGetCurrent = cuda->cuCtxPopCurrent_v2 = ignis__dry_none;
+    cuda->cuDevicePrimaryCtxRetain = ignis__dry_context;
+    cuda->cuStreamGetCtx = ignis__dry_context_of;
+    cuda->cuEventCreate = ignis__dry_event;
+    cuda->cuModuleLoadData = ignis__dry_module;
+    cuda->cuModuleGetFunction = ignis__dry_function;
+    cuda->cuGraphInstantiateWithFlags = ignis__dry_exec;
+    cuda->cuStreamCreate = ignis__dry_stream;
+    cuda->cuStreamCreateWithPriority = ignis__dry_stream_with;
+    cuda->cuStreamDestroy_v2 = ignis__dry_stream_free;
+    cuda->cuStreamIsCapturing = ignis__dry_capturing;
+    cuda->cuStreamBeginCapture_v2 = ignis__dry_capture;
+    cuda->cuStreamEndCapture = ignis__dry_capture_end;
+    cuda->cuEventElapsedTime = ignis__dry_elapsed;
+    cuda->cuLaunchHostFunc = ignis__dry_call;
+    cuda->cuDeviceGetCount = ignis__dry_one;
+    cuda->cuDriverGetVersion = ignis__dry_version;
+    cuda->cuDeviceGet = ignis__dry_device_get;
+    cuda->cuDeviceGetName = ignis__dry_name;
+    cuda->cuDeviceGetPCIBusId = ignis__dry_bus;
+    cuda->cuDeviceGetUuid_v2 = ignis__dry_uuid;
+    cuda->cuDeviceTotalMem_v2 = ignis__dry_total;
+    cuda->cuDeviceGetAttribute = ignis__dry_attribute;
+    cuda->cuFuncGetAttribute = ignis__dry_function_get;
+    cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor = ignis__dry_resident;
+    cuda->cuTensorMapEncodeTiled = ignis__dry_map;
+    cuda->cuMemGetInfo_v2 = ignis__dry_free_bytes;
+    cuda->cuMemAlloc_v2 = ignis__dry_alloc;
+    cuda->cuMemFree_v2 = ignis__dry_free;
+    cuda->cuMemHostAlloc = ignis__dry_pinned;
+    cuda->cuMemFreeHost = ignis__dry_pinned_free;
+    cuda->cuPointerGetAttributes = ignis__dry_pointer;
+    cuda->cuMemsetD8Async = ignis__dry_fill;
+    cuda->cuMemcpyHtoDAsync_v2 = ignis__dry_upload;
+    cuda->cuMemcpyDtoHAsync_v2 = ignis__dry_download;
+    cuda->cuMemcpyDtoDAsync_v2 = ignis__dry_copy;
+    cuda->cuLaunchKernel = ignis__dry_launch;
+}
+
+/*  The device of a dry run: an H200, but for what the caller knows better. */
+IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
+{
+    ignis_device_info *info = &ignis__dry.device;
+    int i;
+    ignis__dry.memory = NULL;
+    ignis__dry.used = 0;
+    ignis__dry.next = (ignis__address)1 << 40;
+    memset(info, 0, sizeof *info);
+    if (facts)
+        *info = *facts;
+    if (!info->name[0])
+        snprintf(info->name, sizeof info->name, "dry run");
+    if (!info->pci_bus_id[0])
+        snprintf(info->pci_bus_id, sizeof info->pci_bus_id, "0000:00:00.0");
+    info->compute_major = info->compute_major ? info->compute_major : 9;
+    info->multiprocessors = info->multiprocessors ? info->multiprocessors : 132;
+    info->warp_size = info->warp_size ? info->warp_size : 32;
+    info->max_threads_per_block = info->max_threads_per_block ? info->max_threads_per_block : 1024;
+    info->shared_per_block = info->shared_per_block ? info->shared_per_block : 227 << 10;
+    info->l2_bytes = info->l2_bytes ? info->l2_bytes : (int64_t)60 << 20;
+    info->memory_total = info->memory_total ? info->memory_total : (int64_t)139 << 30;
+    info->driver_version = info->driver_version ? info->driver_version : 13000;
+    ignis__dry_bind();
+#ifndef IGNIS_NO_TENSORS
+    ignis__dry_bind_products();
+#endif
+    for (i = IGNIS_LIBRARY_CUDA; i <= IGNIS_LIBRARY_CUBLASLT; i++) {
+        struct ignis__loaded *library = &ignis__libraries[i];
+        snprintf(library->path, sizeof library->path, "dry run");
+        library->found = ignis__library_specs[i].symbol_count;
+        library->version = info->driver_version;
+        library->release = (uint64_t)info->driver_version;
+        library->loaded = 1;
+    }
+}
+
+/* ===============================================================================================================
    >>setup - bringing all layers up, and down.
    =============================================================================================================== */
 
@@ -25327,11 +26931,19 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) ||
-        !ignis__library_want(call, IGNIS_LIBRARY_NCCL, desc->nccl_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
+        !ignis__library_want(call, IGNIS_LIBRARY_NCCL, desc->nccl_library))
+        return ignis__failed();
+    ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
+    if (ignis__global.dry_run)
+        ignis__dry_setup(desc->dry_device);
+    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* there is no time to measure */
+        ignis__matmul_by = IGNIS_MATMUL_AUTO;
+    if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
-    ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
+    ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"),
+                        desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(desc);
     ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
     if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
@@ -25483,6 +27095,100 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
+
+/*  IGNIS_TRACE_CALLS: functions that make or launch something say first where they are called. */
+#if defined(IGNIS_TRACE_CALLS) && !defined(IGNIS__AT)
+#define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)
+#define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
+#define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
+#define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
+#define ignis_array_clone(...) IGNIS__AT(ignis_array_clone(__VA_ARGS__))
+#define ignis_array_slice(...) IGNIS__AT(ignis_array_slice(__VA_ARGS__))
+#define ignis_array_reshape(...) IGNIS__AT(ignis_array_reshape(__VA_ARGS__))
+#define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
+#define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
+#define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
+#define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
+#define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))
+#define ignis_tensor_ones(...) IGNIS__AT(ignis_tensor_ones(__VA_ARGS__))
+#define ignis_tensor_rand(...) IGNIS__AT(ignis_tensor_rand(__VA_ARGS__))
+#define ignis_tensor_randn(...) IGNIS__AT(ignis_tensor_randn(__VA_ARGS__))
+#define ignis_tensor_arange(...) IGNIS__AT(ignis_tensor_arange(__VA_ARGS__))
+#define ignis_tensor_linspace(...) IGNIS__AT(ignis_tensor_linspace(__VA_ARGS__))
+#define ignis_tensor_eye(...) IGNIS__AT(ignis_tensor_eye(__VA_ARGS__))
+#define ignis_detach(...) IGNIS__AT(ignis_detach(__VA_ARGS__))
+#define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
+#define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
+#define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
+#define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
+#define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))
+#define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
+#define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
+#define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))
+#define ignis_add_bias(...) IGNIS__AT(ignis_add_bias(__VA_ARGS__))
+#define ignis_scale(...) IGNIS__AT(ignis_scale(__VA_ARGS__))
+#define ignis_cast(...) IGNIS__AT(ignis_cast(__VA_ARGS__))
+#define ignis_dropout(...) IGNIS__AT(ignis_dropout(__VA_ARGS__))
+#define ignis_relu(...) IGNIS__AT(ignis_relu(__VA_ARGS__))
+#define ignis_gelu(...) IGNIS__AT(ignis_gelu(__VA_ARGS__))
+#define ignis_gelu_exact(...) IGNIS__AT(ignis_gelu_exact(__VA_ARGS__))
+#define ignis_silu(...) IGNIS__AT(ignis_silu(__VA_ARGS__))
+#define ignis_silu_mul(...) IGNIS__AT(ignis_silu_mul(__VA_ARGS__))
+#define ignis_map(...) IGNIS__AT(ignis_map(__VA_ARGS__))
+#define ignis_map_sum(...) IGNIS__AT(ignis_map_sum(__VA_ARGS__))
+#define ignis_map_mean(...) IGNIS__AT(ignis_map_mean(__VA_ARGS__))
+#define ignis_map_reduce(...) IGNIS__AT(ignis_map_reduce(__VA_ARGS__))
+#define ignis_sum(...) IGNIS__AT(ignis_sum(__VA_ARGS__))
+#define ignis_mean(...) IGNIS__AT(ignis_mean(__VA_ARGS__))
+#define ignis_sum_dim(...) IGNIS__AT(ignis_sum_dim(__VA_ARGS__))
+#define ignis_mean_dim(...) IGNIS__AT(ignis_mean_dim(__VA_ARGS__))
+#define ignis_cumsum(...) IGNIS__AT(ignis_cumsum(__VA_ARGS__))
+#define ignis_reshape(...) IGNIS__AT(ignis_reshape(__VA_ARGS__))
+#define ignis_transpose(...) IGNIS__AT(ignis_transpose(__VA_ARGS__))
+#define ignis_concat(...) IGNIS__AT(ignis_concat(__VA_ARGS__))
+#define ignis_slice(...) IGNIS__AT(ignis_slice(__VA_ARGS__))
+#define ignis_slice_step(...) IGNIS__AT(ignis_slice_step(__VA_ARGS__))
+#define ignis_permute(...) IGNIS__AT(ignis_permute(__VA_ARGS__))
+#define ignis_flip(...) IGNIS__AT(ignis_flip(__VA_ARGS__))
+#define ignis_expand(...) IGNIS__AT(ignis_expand(__VA_ARGS__))
+#define ignis_stack(...) IGNIS__AT(ignis_stack(__VA_ARGS__))
+#define ignis_pad(...) IGNIS__AT(ignis_pad(__VA_ARGS__))
+#define ignis_tril(...) IGNIS__AT(ignis_tril(__VA_ARGS__))
+#define ignis_triu(...) IGNIS__AT(ignis_triu(__VA_ARGS__))
+#define ignis_softmax(...) IGNIS__AT(ignis_softmax(__VA_ARGS__))
+#define ignis_layer_norm(...) IGNIS__AT(ignis_layer_norm(__VA_ARGS__))
+#define ignis_rms_norm(...) IGNIS__AT(ignis_rms_norm(__VA_ARGS__))
+#define ignis_add_layer_norm(...) IGNIS__AT(ignis_add_layer_norm(__VA_ARGS__))
+#define ignis_add_rms_norm(...) IGNIS__AT(ignis_add_rms_norm(__VA_ARGS__))
+#define ignis_rope(...) IGNIS__AT(ignis_rope(__VA_ARGS__))
+#define ignis_embedding(...) IGNIS__AT(ignis_embedding(__VA_ARGS__))
+#define ignis_gather(...) IGNIS__AT(ignis_gather(__VA_ARGS__))
+#define ignis_index_select(...) IGNIS__AT(ignis_index_select(__VA_ARGS__))
+#define ignis_scatter_add(...) IGNIS__AT(ignis_scatter_add(__VA_ARGS__))
+#define ignis_one_hot(...) IGNIS__AT(ignis_one_hot(__VA_ARGS__))
+#define ignis_sort(...) IGNIS__AT(ignis_sort(__VA_ARGS__))
+#define ignis_topk(...) IGNIS__AT(ignis_topk(__VA_ARGS__))
+#define ignis_cross_entropy(...) IGNIS__AT(ignis_cross_entropy(__VA_ARGS__))
+#define ignis_linear_cross_entropy(...) IGNIS__AT(ignis_linear_cross_entropy(__VA_ARGS__))
+#define ignis_sdpa(...) IGNIS__AT(ignis_sdpa(__VA_ARGS__))
+#define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
+#define ignis_decode_sdpa(...) IGNIS__AT(ignis_decode_sdpa(__VA_ARGS__))
+#define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
+#define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
+#define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
+#define ignis_array_to_device(...) IGNIS__AT(ignis_array_to_device(__VA_ARGS__))
+#define ignis_array_map(...) IGNIS__AT(ignis_array_map(__VA_ARGS__))
+#define ignis_array_reduce(...) IGNIS__AT(ignis_array_reduce(__VA_ARGS__))
+#define ignis_backward(...) IGNIS__AT(ignis_backward(__VA_ARGS__))
+#define ignis_backward_retain(...) IGNIS__AT(ignis_backward_retain(__VA_ARGS__))
+#define ignis_optimizer_add(...) IGNIS__AT(ignis_optimizer_add(__VA_ARGS__))
+#define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
+#define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))
+#define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
+#define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
+#define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#endif
 
 /*  LICENCE
 

@@ -1273,6 +1273,14 @@ IGNIS__COLD static bool ignis__refuse(ignis_diagnostic diagnostic, const char *c
     return false;
 }
 
+/*  The check that stands first in every public function that makes or finds something of this header. */
+static bool ignis__collective_enter(const char *call)
+{
+    return ignis__enter(call) &&
+           (!ignis__global.dry_run ||
+            ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run, of one device in one process: nothing is shared in it"));
+}
+
 /*  Whether an argument that may not be null was given. */
 IGNIS__ONE_COPY static bool ignis__given(const char *call, const char *name, const void *argument)
 {
@@ -1456,7 +1464,7 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     static const char call[] = "ignis_vmm_check";
     if (driver_error == 0)
         return IGNIS_OK;
-    if (!ignis__enter(call))
+    if (!ignis__collective_enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
@@ -1920,7 +1928,7 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, s
 static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
 {
     ignis__device *device;
-    if (!ignis__enter(call))
+    if (!ignis__collective_enter(call))
         return NULL;
     device = ignis__device_get(call, ordinal);
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
@@ -1955,7 +1963,7 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     ignis__binding binding;
     ignis__vmm_facts facts;
     ignis__device *device;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc))
         return result;
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
@@ -2342,7 +2350,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
 IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_handle_duplicate";
-    if (!ignis__enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "handle", handle) || !ignis__given(call, "out", out))
         return ignis__failed();
     memset(out, 0, sizeof *out);
     if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))
@@ -2463,7 +2471,7 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int type;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) ||
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) ||
         (desc->access_count > 0 && !ignis__given(call, "desc.access_devices", desc->access_devices)))
         return result;
     memset(&plain, 0, sizeof plain);
@@ -4526,7 +4534,7 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
 {
     char folder[IGNIS__PATH_MAX];
     int length;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__given(call, "desc.name", desc->name))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__given(call, "desc.name", desc->name))
         return false;
     if (!ignis__name_valid(desc->name))
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call,
@@ -5415,7 +5423,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     ignis__device *device;
     int64_t size;
     int error;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__vmm_array_check(call, desc, &size) ||
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__vmm_array_check(call, desc, &size) ||
         !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
@@ -5830,7 +5838,7 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
     ignis__text why;
     char none[1];
     ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
-    return ignis__enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
 }
 
@@ -5884,7 +5892,7 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
 {
     static const char call[] = "ignis_transport_select";
     ignis__device *devices[2];
-    return ignis__enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
+    return ignis__collective_enter(call) && ignis__given(call, "choice", choice) && ignis__transport_devices(call, src, dst, devices) &&
                    ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
@@ -6146,7 +6154,7 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
-    if (!ignis__enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
+    if (!ignis__collective_enter(call) || !ignis__given(call, "desc", desc) || !ignis__transport_desc(call, desc, &fresh) ||
         !ignis__transports_use(call) || (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
     memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
@@ -8055,7 +8063,8 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     socklen_t size = sizeof bound;
     ignis__id id;
     bool ok;
-    place = ignis__enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
+    place =
+        ignis__collective_enter(call) && ignis__given(call, "id", out) ? (ignis__id_place *)ignis__alloc_for(call, sizeof *place) : NULL;
     if (!place)
         return ignis__failed();
     memset(&id, 0, sizeof id);
@@ -11077,7 +11086,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     ignis__comm_options options;
     ignis_comm_desc defaults;
     memset(&defaults, 0, sizeof defaults);
-    if (!ignis__enter(call) || !ignis__given(call, "comms", handles))
+    if (!ignis__collective_enter(call) || !ignis__given(call, "comms", handles))
         return ignis__failed();
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         first[i] = i;
@@ -11116,7 +11125,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     int i;
     bool ok = false;
     memset(siblings, 0, sizeof *siblings);
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) || !ignis__given(call, "out", out))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "comms", comms) ||
+        !ignis__given(call, "out", out))
         return false;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
         return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
@@ -11262,7 +11272,7 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
         !ignis__place_read(call, desc, &place))
         return handle;
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
@@ -11479,7 +11489,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
 {
     static const char call[] = "ignis_comm_query";
-    ignis__comm *comm = ignis__enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
+    ignis__comm *comm = ignis__collective_enter(call) && ignis__given(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
@@ -11904,7 +11914,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
+    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) || !ignis__given(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,

@@ -7,7 +7,8 @@
     Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what forward and backward
     take together, less the forward alone.
 
-        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt] [llama] [gpt-xl]
+        dry among the words: what gpt, llama and gpt-xl need of an H200's memory, and for what, without a GPU
         wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
@@ -36,6 +37,7 @@ static struct {
     double ratio; /* to a device copy; 0: none */
 } rows[MAX_ROWS];
 static int row_count;
+static bool dry; /* memory is counted, and nothing runs */
 
 static void row(const char *name, double value, const char *unit, double ratio)
 {
@@ -229,7 +231,7 @@ static void bench_mlp(void)
     mlp m;
     int i;
     memset(&desc, 0, sizeof desc);
-    desc.zero_grad = true;
+    desc.drop_grad = true;
     m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
     m.targets = random_ids(IGNIS_SHAPE(examples), 10);
     m.optimizer = ignis_adamw(&desc);
@@ -538,16 +540,36 @@ static void gpt_step_of(void *work) { gpt_step((gpt *)work); }
 static void gpt_replay(void *work) { ignis_graph_launch(((gpt *)work)->graph); }
 static void llama_step_of(void *work) { llama_step((llama *)work); }
 
+/*  What the peak of a dry run is made of, but for what is less than a hundredth of it. */
+static void memory_rows(const ignis_memory_info *memory)
+{
+    static ignis_memory_row used[128];
+    int count = ignis_memory_rows(0, used, COUNT_OF(used)), i;
+    char text[80];
+    for (i = 0; i < count && i < COUNT_OF(used) && used[i].peak_bytes >= memory->live_peak / 100; i++) {
+        snprintf(text, sizeof text, "  %s%s%s", used[i].tag[0] ? used[i].tag : used[i].call, used[i].inside[0] ? " in " : "",
+                 used[i].inside);
+        row(text, (double)used[i].peak_bytes / (1 << 30), "GiB", 0);
+    }
+}
+
 /*  The rows of a model: tokens of a step in a second, and the peak of memory, which is that of this model as what was cached is given up. */
 static void model_rows(const char *name, double tokens, void (*step)(void *), void *model)
 {
     ignis_memory_info memory;
     char text[80];
-    snprintf(text, sizeof text, "%s train step", name);
-    row(text, tokens / seconds(step, model, true) / 1e3, "ktokens/s", 0);
+    if (dry) {
+        step(model);
+        step(model);
+    } else {
+        snprintf(text, sizeof text, "%s train step", name);
+        row(text, tokens / seconds(step, model, true) / 1e3, "ktokens/s", 0);
+    }
     REQUIRE(ignis_memory_query(0, &memory));
     snprintf(text, sizeof text, "%s, peak of device memory", name);
     row(text, (double)memory.reserved_peak / (1 << 30), "GiB", 0);
+    if (dry)
+        memory_rows(&memory);
 }
 
 static void bench_gpt(void)
@@ -556,24 +578,29 @@ static void bench_gpt(void)
     gpt_open(&g, &gpt_124m);
     gpt_optimize(&g);
     model_rows("GPT-2 124M, B 32, T 1024", (double)(g.sequences * g.context), gpt_step_of, &g);
-    REQUIRE(ignis_graph_begin());
-    gpt_step(&g);
-    g.graph = ignis_graph_end();
-    require(g.graph.id != 0, "the capture");
-    row("GPT-2 124M train step, CUDA graph", (double)(g.sequences * g.context) / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
-    REQUIRE(ignis_graph_free(g.graph));
+    if (!dry) {
+        REQUIRE(ignis_graph_begin());
+        gpt_step(&g);
+        g.graph = ignis_graph_end();
+        require(g.graph.id != 0, "the capture");
+        row("GPT-2 124M train step, CUDA graph", (double)(g.sequences * g.context) / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
+        REQUIRE(ignis_graph_free(g.graph));
+    }
     gpt_close(&g);
 }
 
 /*  Models that fill a device. The peak of memory is theirs alone where no other section runs in the same call. */
-static void bench_large(void)
+static void bench_llama(void)
 {
-    static gpt g;
     static llama l;
     llama_open(&l);
     model_rows("Llama 1B, B 4, T 2048", (double)(l.sequences * l.context), llama_step_of, &l);
     llama_close(&l);
-    ignis_memory_trim(0);
+}
+
+static void bench_gpt_xl(void)
+{
+    static gpt g;
     gpt_open(&g, &gpt_1558m);
     gpt_optimize(&g);
     model_rows("GPT-2 1.5B, B 8, T 1024", (double)(g.sequences * g.context), gpt_step_of, &g);
@@ -587,8 +614,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } sections[] = {{"host", bench_host},           {"mlp", bench_mlp}, {"memory", bench_memory},
-                    {"attention", bench_attention}, {"gpt", bench_gpt}, {"large", bench_large}};
+    } sections[] = {{"host", bench_host}, {"mlp", bench_mlp},     {"memory", bench_memory}, {"attention", bench_attention},
+                    {"gpt", bench_gpt},   {"llama", bench_llama}, {"gpt-xl", bench_gpt_xl}};
     ignis_device_info device;
     ignis_desc desc;
     int i, k, words = 1; /* that are no section */
@@ -596,6 +623,9 @@ int main(int argc, char **argv)
     for (k = 1; k < argc; k++)
         if (strcmp(argv[k], "wgmma") == 0) {
             desc.attention = IGNIS_ATTENTION_WGMMA;
+            words++;
+        } else if (strcmp(argv[k], "dry") == 0) {
+            desc.dry_run = dry = true;
             words++;
         }
     REQUIRE(ignis_setup(&desc));

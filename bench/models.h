@@ -145,7 +145,7 @@ static void gpt_optimize(gpt *g)
     memset(&desc, 0, sizeof desc);
     desc.lr = 3e-4;
     desc.weight_decay = 0.1;
-    desc.zero_grad = true;
+    desc.drop_grad = true;
     g->optimizer = ignis_adamw(&desc);
     for (i = 0; i < g->count; i++)
         REQUIRE(ignis_optimizer_add(g->optimizer, g->all[i], g->decays[i]));
@@ -238,7 +238,7 @@ static void llama_open(llama *l)
         l->layer[i].up_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));
         l->layer[i].down_weight = llama_parameter(l, IGNIS_SHAPE(c, l->hidden));
     }
-    desc.lr = 3e-4, desc.weight_decay = 0.1, desc.zero_grad = true;
+    desc.lr = 3e-4, desc.weight_decay = 0.1, desc.drop_grad = true;
     l->optimizer = ignis_adamw(&desc);
     for (i = 0; i < l->count; i++)
         REQUIRE(ignis_optimizer_add(l->optimizer, l->all[i], l->decays[i]));

@@ -2,7 +2,7 @@
 """The PyTorch side of bench_training.c: python3 bench/peer_training.py [file with the output of bench_training] [section ...]
 
 Prints the same rows: PyTorch in eager mode, and beside it the best other way that was tried, which is named. With a file both sides stand
-in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt large"""
+in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt llama gpt-xl"""
 import os
 import statistics
 import sys
@@ -386,14 +386,25 @@ def bench_gpt():
     bench_model("GPT-2 124M, B 32, T 1024", GPT, 32, 1024, 50257)
 
 
-def bench_large():
+def bench_llama():
     bench_model("Llama 1B, B 4, T 2048", Llama, 4, 2048, 128256)
+
+
+def bench_gpt_xl():
     bench_model("GPT-2 1.5B, B 8, T 1024", lambda: GPT(layers=48, heads=25, width=1600), 8, 1024, 50257)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------------------
 
-SECTIONS = {"host": bench_host, "mlp": bench_mlp, "memory": bench_memory, "attention": bench_attention, "gpt": bench_gpt, "large": bench_large}
+SECTIONS = {
+    "host": bench_host,
+    "mlp": bench_mlp,
+    "memory": bench_memory,
+    "attention": bench_attention,
+    "gpt": bench_gpt,
+    "llama": bench_llama,
+    "gpt-xl": bench_gpt_xl,
+}
 
 
 def read_ignis(path):

@@ -189,7 +189,7 @@ int main(void)
 
     ignis_tensor_desc trained = {.requires_grad = true};
     ignis_tensor discs = ignis_tensor_from_host(start, IGNIS_SHAPE(DISCS, 4), &trained);
-    ignis_adamw_desc adamw = {.lr = 0.02, .zero_grad = true};
+    ignis_adamw_desc adamw = {.lr = 0.02, .drop_grad = true};
     ignis_optimizer optimizer = ignis_adamw(&adamw);
     ignis_optimizer_add(optimizer, discs, false);
 

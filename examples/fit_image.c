@@ -232,7 +232,7 @@ int main(int argc, char **argv)
 
     network net = network_make(2 * waves, width, 3);
     ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = 10, .total = steps, .floor = 0.02};
-    ignis_adamw_desc adamw = {.lr = is_small ? 0.008 : 0.003, .schedule = schedule, .zero_grad = true};
+    ignis_adamw_desc adamw = {.lr = is_small ? 0.008 : 0.003, .schedule = schedule, .drop_grad = true};
     ignis_optimizer optimizer = ignis_adamw(&adamw);
     for (i = 0; i < LAYERS; i++) {
         ignis_optimizer_add(optimizer, net.weight[i], false);

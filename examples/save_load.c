@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "sine.safetensors";
     ignis_tensor_desc trained = {.requires_grad = true};
-    ignis_adamw_desc adamw = {.lr = 0.02, .zero_grad = true};
+    ignis_adamw_desc adamw = {.lr = 0.02, .drop_grad = true};
     ignis_tensor loaded[PARTS] = {{0}};
     float x[POINTS], y[POINTS], asked[5] = {-3, -1.5f, 0, 1, 2}, answer[5] = {0};
 

@@ -802,7 +802,7 @@ static void run_begin(run *r)
     const settings *s = &r->set;
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
     ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
-    ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .zero_grad = true};
+    ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .drop_grad = true};
     size_t numbers;
     int i;
     r->part = s->batch / r->ranks;

@@ -13,6 +13,9 @@
     (ignis_segment_sums); what belongs to a key that other warps have, too, it leaves in partial [warps, 2]: first the sum that came in
     from the warp before, then that which goes on in the next. The warp in which a key begins adds these (ignis_segment_finish).
 
+    Where the dimension is the last one, and a row of dst fits shared memory, a warp adds up a row there instead, 32 elements after the other
+    (ignis_scatter_add_rows).
+
     One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.
 */
 #include "strided.cuh"
@@ -87,6 +90,70 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 /* >>add --------------------------------------------------------------------------------------------------------- */
+
+/*  dst[row, id(row, i)] += src[row, i] for all i of 0 to n - 1 in their order, where the id is inside of a row of size elements. One warp a
+    row, with that in shared memory. */
+extern "C" __global__ void __launch_bounds__(32)
+    ignis_scatter_add_rows(T *dst, const T *src, const void *ids, int id_bytes, long long n, long long size)
+{
+    constexpr int ahead = 8; /* groups of 32 that are loaded before the first is added */
+    extern __shared__ uint4 scatter_memory[];
+    Wide *const sums = (Wide *)scatter_memory;
+    const long long first = blockIdx.x * n;
+    const int lane = threadIdx.x;
+    dst += blockIdx.x * size;
+    for (long long i = lane; i < size; i += 32)
+        sums[i] = Wide(dst[i]);
+    const auto fetch = [&](int (&to)[ahead], T (&x)[ahead], long long at) {
+#pragma unroll
+        for (int k = 0; k < ahead; k++) {
+            const bool is_there = at + 32 * k < n;
+            const long long id = is_there ? ignis_index(ids, id_bytes, first + at + 32 * k) : -1;
+            to[k] = id >= 0 && id < size ? (int)id : -1;
+            x[k] = is_there ? src[first + at + 32 * k] : T(0);
+        }
+    };
+    int to[ahead], next_to[ahead];
+    T x[ahead], next_x[ahead];
+    fetch(next_to, next_x, lane);
+    for (long long at = lane; at - lane < n; at += 32 * ahead) {
+#pragma unroll
+        for (int k = 0; k < ahead; k++)
+            to[k] = next_to[k], x[k] = next_x[k];
+        fetch(next_to, next_x, at + 32 * ahead);
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < ahead; k++) {
+            const bool inside = to[k] >= 0;
+            Wide *const sum = sums + (inside ? to[k] : 0);
+            const Wide before = *sum;
+            __syncwarp();
+            if (inside)
+                *(volatile int *)sum = lane; /* of lanes that add to the same one remains */
+            __syncwarp();
+            const bool alone = !inside || *(volatile int *)sum == lane;
+            __syncwarp();
+            if (__all_sync(0xffffffff, alone)) {
+                if (inside)
+                    *sum = before + Wide(x[k]);
+            } else {
+                const int others = __popc(__match_any_sync(0xffffffff, to[k]) & ((1u << lane) - 1)); /* those before this one */
+                if (inside && others == 0)
+                    *sum = before + Wide(x[k]);
+                __syncwarp();
+                for (int turn = 1; __any_sync(0xffffffff, inside && others >= turn); turn++) {
+                    if (inside && others == turn)
+                        *sum += Wide(x[k]);
+                    __syncwarp();
+                }
+            }
+            __syncwarp();
+        }
+    }
+    __syncwarp();
+    for (long long i = lane; i < size; i += 32)
+        dst[i] = T(sums[i]);
+}
 
 /*  Where each element goes, or `none`. Blocks of THREADS threads, for an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)

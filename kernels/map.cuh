@@ -125,6 +125,27 @@ DI int place(const u64 *w, u32 n)
     return (int)(row - quotient(row, w[2], w[3]) * (u32)w[4]);
 }
 
+/*  The larger and the smaller one of two; NaN where one is. */
+#if !defined(IGNIS_WIDE) && __CUDA_ARCH__ >= 800
+DI float most(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+DI float least(float a, float b)
+{
+    float c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+#else
+DI W most(W a, W b) { return a > b || a != a ? a : b; }
+DI W least(W a, W b) { return a < b || a != a ? a : b; }
+#endif
+DI i64 most(i64 a, i64 b) { return a > b ? a : b; }
+DI i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
 DI i64 modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 /*  x to the power of a number that the compiler knows. */
@@ -140,8 +161,13 @@ DI W power(W x, i64 n)
 #define infinity ((W)__int_as_float(0x7f800000))
 #define not_a_number ((W)__int_as_float(0x7fc00000))
 
-#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float */
-DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x * (1 - x * (0.5f - x * 0.33333333f)) : __logf(1 + x); }
+#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but a whole number that divide gives is one */
+DI float divide(float a, float b)
+{
+    const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);
+    return exact == exact ? exact : q;
+}
+DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x : __logf(1 + x); }
 DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 {
     const float z = fabsf(x), t = __fdividef(1.f, fmaf(0.3275911f, z, 1.f));
@@ -151,7 +177,7 @@ DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 DI float half_log(float x)
 {
     const float d = x - 1;
-    return fabsf(d) < 0.0078125f ? d * (1 - d * (0.5f - d * 0.33333333f)) : __logf(x);
+    return fabsf(d) < 0.0078125f ? d - 0.5f * d * d : __logf(x);
 }
 DI float half_tanh(float x) /* near 0 the series */
 {
@@ -166,6 +192,7 @@ DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 #define log1p(x) half_log1p(x)
 #define erf(x) half_erf(x)
 #else
+#define divide(a, b) ((a) / (b))
 DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }
 #endif
 
@@ -176,6 +203,62 @@ static __device__ __noinline__ float called_tan(float x) { return tanf(x); }
 #define sin(x) called_sin(x)
 #define cos(x) called_cos(x)
 #define tan(x) called_tan(x)
+#endif
+
+/*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.
+    Out of it the product of all others than x. */
+#ifdef IGNIS_WIDE
+#define BITS(x) __double_as_longlong(x)
+#define FROM_BITS(b) __longlong_as_double(b)
+#else
+#define BITS(x) __float_as_int(x)
+#define FROM_BITS(b) __int_as_float(b)
+#endif
+DI W product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
+DI W others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
+
+/* >>random ------------------------------------------------------------------------------------------------------ */
+
+/*  Numbers r in [0, 1) for the n elements from `element` on, all in one group of 4 or in whole ones: those of ignis_tensor_rand. w is the
+    seed, the first counter, and where the number is that says how often a graph was launched; each group has `per` counters, of which this
+    is number k. */
+DI uint4 philox(u64 counter, u64 stream, u64 seed) /* see ignis_philox in ignis.cuh */
+{
+    uint4 c = make_uint4((u32)counter, (u32)(counter >> 32), (u32)stream, (u32)(stream >> 32));
+    u32 x = (u32)seed, y = (u32)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++, x += 0x9E3779B9u, y += 0xBB67AE85u)
+        c = make_uint4(__umulhi(0xCD9E8D57u, c.z) ^ c.y ^ x, 0xCD9E8D57u * c.z, __umulhi(0xD2511F53u, c.x) ^ c.w ^ y, 0xD2511F53u * c.x);
+    return c;
+}
+DI u32 word(const uint4 four, u32 i) { return i & 2 ? (i & 1 ? four.w : four.z) : i & 1 ? four.y : four.x; }
+DI void uniform(W *r, const int n, u64 element, const u64 *w, int per, int k)
+{
+    const u64 stream = w[2] ? *(const u64 *)w[2] : 0;
+#pragma unroll
+    for (int e = 0; e < n; e += 4) {
+        const u64 counter = w[1] + (element + e) / 4 * per + k;
+        const uint4 upper = philox(counter, stream, w[0]);
+#ifdef IGNIS_WIDE
+        const uint4 lower = philox(counter, stream | 1ULL << 63, w[0]);
+#endif
+#pragma unroll
+        for (int i = e; i < n && i < e + 4; i++) {
+            const u32 place = n < 4 ? (u32)element + i : i;
+#ifdef IGNIS_WIDE
+            r[i] = (double)((u64)word(upper, place) << 21 | word(lower, place) >> 11) * 0x1p-53;
+#else
+            r[i] = (float)(word(upper, place) >> 8) * 0x1p-24f;
+#endif
+        }
+    }
+}
+
+/*  A standard normal number out of two uniform ones (Box and Muller 1958). */
+#ifdef IGNIS_HALF
+DI W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * __cosf(6.2831853f * v); }
+#else
+static __device__ __noinline__ W normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }
 #endif
 
 DI W softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }

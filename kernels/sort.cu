@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: MIT
 /*  sort.cu - rows in order, stable, with the positions that their elements come from
 
-    Elements become keys: unsigned numbers in the same order, NaN above all others, both zeros the same; for a descending order, their
-    complements. Rows of up to a few thousand elements are sorted by a bitonic network in shared memory (Batcher: Sorting Networks
-    and their Applications, 1968), as pairs of key and position, which are all different, and so the order is stable.
+    Elements are ordered by keys: unsigned numbers in the same order, NaN above all others, both zeros the same; for a descending order, their
+    complements. Short rows are sorted by a bitonic network in shared memory (Batcher: Sorting Networks and their Applications, 1968), as
+    pairs of key and position, which are all different, and so the order is stable.
 
         ignis_sort_small
 
-    Longer ones by a radix sort of 8 bits a pass, the lowest first (counting, scanning and scattering as in Satish, Harris, Garland:
-    Designing Efficient Sorting Algorithms for Manycore GPUs, 2009):
+    Longer ones by a radix sort, 8 bits a pass, the lowest first; those of a few thousand elements wholly within a block.
 
-        ignis_sort_keys
-        ignis_sort_count, _scan, _scatter       for each 8 bits
-        ignis_sort_finish                       what is wanted of each row, from the sorted positions
+        ignis_sort_row
+
+    For the longest, digits of all passes are counted first. In a pass a block sorts a tile of neighbours, and learns where its keys of a digit
+    begin from the tiles before it, which say how many they have, or how many there are up to them (Adinets, Merrill: Onesweep, A Faster Least
+    Significant Digit Radix Sort for GPUs, 2022). Tiles are taken from a counter: one that is waited for has been begun.
+
+        ignis_sort_count
+        ignis_sort_pass         for each 8 bits
 
     Where little is wanted of a long row, that is selected first (ignis_sort_select).
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts keys of 32 bits that are made elsewhere.
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts numbers of 0 to 2^31 - 1 that are made elsewhere.
     Rows [rows, n] are contiguous, with fewer than 2^31 elements each.
 */
 #include "ignis.cuh"
@@ -142,50 +146,281 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /* >>radix ------------------------------------------------------------------------------------------------------- */
 
 #define DIGITS 256 /* values of the 8 bits of a key that a pass sorts by */
-#define WARPS (THREADS / 32)
-#define ROUNDS (sizeof(Key) == 4 ? 16 : 8) /* keys of a thread */
-#define TILE (THREADS * ROUNDS)            /* keys of a block; a row has ceil(n / TILE) tiles */
-
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_keys(Key *keys, const T *src, long long count, int descending)
-{
-    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count)
-        keys[i] = key_of_element(src[i], descending);
-}
-
-/*  The place in its row of the key that a thread has in a round. Each warp has a contiguous part of the tile, of which lane l takes every
-    32nd. */
-__device__ inline long long tile_place(int tile, int round)
-{
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return (long long)tile * TILE + (warp * ROUNDS + round) * 32 + lane;
-}
+#define PASSES ((int)sizeof(T))
 
 __device__ inline int digit_of(Key key, int shift) { return (int)(key >> shift) & (DIGITS - 1); }
 
-/*  counts[row, d, tile] = how many keys of the tile have digit d; added to totals[row, d], too. One block a tile. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_sort_count(uint32_t *counts, uint32_t *totals, const Key *keys, long long n, int tiles, int shift)
+/*  Adds to each digit, in the upper half, the rank of its key among those of the digit that the warp has; counts, of the warp, become how many
+    those are. */
+template <int rounds> __device__ inline void rank_in_warp(uint32_t (&digits)[rounds], uint16_t *counts)
 {
-    __shared__ uint32_t histogram[DIGITS];
-    const long long row = blockIdx.x / tiles;
-    const int tile = blockIdx.x % tiles;
-    histogram[threadIdx.x] = 0;
-    __syncthreads();
-    for (int round = 0; round < ROUNDS; round++) {
-        const long long i = tile_place(tile, round);
-        if (i < n)
-            atomicAdd(&histogram[digit_of(keys[row * n + i], shift)], 1u); /* of integers: the order does not matter */
+    const uint32_t below = (1u << threadIdx.x % 32) - 1;
+#pragma unroll
+    for (int round = 0; round < rounds; round++) {
+        const uint32_t digit = digits[round];
+        uint32_t peers = ~0u;
+#pragma unroll
+        for (int bit = 0; bit < 8; bit++) {
+            const uint32_t ones = __ballot_sync(0xffffffff, digit >> bit & 1);
+            peers &= digit >> bit & 1 ? ones : ~ones;
+        }
+        const uint32_t before = counts[digit];
+        digits[round] |= before + __popc(peers & below) << 16;
+        __syncwarp();
+        if ((peers & below) == 0)
+            counts[digit] = (uint16_t)(before + __popc(peers));
+        __syncwarp();
     }
-    __syncthreads();
-    const uint32_t count = histogram[threadIdx.x];
-    counts[(row * DIGITS + threadIdx.x) * tiles + tile] = count;
-    if (count)
-        atomicAdd(&totals[row * DIGITS + threadIdx.x], count);
 }
 
+/*  A warp makes each count the sum of those before it, and counts[DIGITS] that of all. */
+__device__ inline void sum_digits(uint32_t *counts)
+{
+    const int lane = threadIdx.x % 32;
+    uint32_t count[DIGITS / 32], sum = 0;
+#pragma unroll
+    for (int i = 0; i < DIGITS / 32; i++) {
+        count[i] = counts[lane * (DIGITS / 32) + i];
+        sum += count[i];
+    }
+    uint32_t up_to_me = sum;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t lower = __shfl_up_sync(0xffffffff, up_to_me, distance);
+        up_to_me += lane >= distance ? lower : 0;
+    }
+    uint32_t before = up_to_me - sum;
+#pragma unroll
+    for (int i = 0; i < DIGITS / 32; i++) {
+        counts[lane * (DIGITS / 32) + i] = before;
+        before += count[i];
+    }
+    if (lane == 31)
+        counts[DIGITS] = before;
+}
+
+/*  Each count of a warp becomes where its first key of that digit goes in the block's order, and starts[digit] where the block's first one
+    does. More counts, or null, are summed up meanwhile. */
+__device__ inline void place_digits(uint16_t (*counts)[DIGITS], uint32_t *starts, uint32_t *more)
+{
+    const int warps = blockDim.x / 32;
+    __syncthreads();
+    for (int digit = threadIdx.x; digit < DIGITS; digit += blockDim.x) {
+        uint32_t count = 0;
+        for (int w = 0; w < warps; w++)
+            count += counts[w][digit];
+        starts[digit] = count;
+    }
+    __syncthreads();
+    if (threadIdx.x / 32 == 0)
+        sum_digits(starts);
+    else if (threadIdx.x / 32 == 1 && more)
+        sum_digits(more);
+    __syncthreads();
+    for (int digit = threadIdx.x; digit < DIGITS; digit += blockDim.x) {
+        uint32_t place = starts[digit];
+        for (int w = 0; w < warps; w++) {
+            const uint32_t own = counts[w][digit];
+            counts[w][digit] = (uint16_t)place;
+            place += own;
+        }
+    }
+    __syncthreads();
+}
+
+/* >>row --------------------------------------------------------------------------------------------------------- */
+
+#define ROW_ROUNDS 8 /* elements of a thread */
+#define ROW_THREADS 1024
+#define NONE 0xffff /* as a position: behind the end of the row */
+
+/*  The first k of each row in order, and their positions. A block sorts a row of at most ROW_ROUNDS elements for each of its threads, in dynamic
+    shared memory for as many. */
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+    ignis_sort_row(T *values, int64_t *positions, const T *src, int n, int k, int descending)
+{
+    extern __shared__ uint4 sort_memory[];
+    __shared__ uint16_t counts[ROW_THREADS / 32][DIGITS];
+    __shared__ uint32_t starts[DIGITS + 1];
+    T *const elements = (T *)sort_memory;
+    uint16_t *const places = (uint16_t *)(elements + blockDim.x * ROW_ROUNDS);
+    const int warp = threadIdx.x / 32, first = warp * 32 * ROW_ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
+    T element[ROW_ROUNDS];
+    uint16_t position[ROW_ROUNDS];
+    uint32_t digits[ROW_ROUNDS];
+
+    src += (long long)blockIdx.x * n;
+#pragma unroll
+    for (int round = 0; round < ROW_ROUNDS; round++) {
+        const int i = first + 32 * round;
+        position[round] = i < n ? i : NONE;
+        element[round] = i < n ? src[i] : T(0);
+    }
+    for (int shift = 0; shift < 8 * PASSES; shift += 8) {
+#pragma unroll
+        for (int i = 0; i < DIGITS / 32; i++)
+            counts[warp][threadIdx.x % 32 + 32 * i] = 0;
+#pragma unroll
+        for (int round = 0; round < ROW_ROUNDS; round++) /* what is behind the end stays there */
+            digits[round] = position[round] == NONE ? DIGITS - 1 : digit_of(key_of_element(element[round], descending), shift);
+        __syncthreads();
+        rank_in_warp(digits, counts[warp]);
+        place_digits(counts, starts, nullptr);
+#pragma unroll
+        for (int round = 0; round < ROW_ROUNDS; round++) {
+            const int to = counts[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);
+            elements[to] = element[round];
+            places[to] = position[round];
+        }
+        __syncthreads();
+        if (shift + 8 < 8 * PASSES)
+#pragma unroll
+            for (int round = 0; round < ROW_ROUNDS; round++) {
+                element[round] = elements[first + 32 * round];
+                position[round] = places[first + 32 * round];
+            }
+    }
+    for (int i = threadIdx.x; i < k; i += blockDim.x) {
+        values[(long long)blockIdx.x * k + i] = elements[i];
+        positions[(long long)blockIdx.x * k + i] = places[i];
+    }
+}
+
+/* >>passes ------------------------------------------------------------------------------------------------------ */
+
+#define TILE_THREADS 512
+#define TILE_WARPS (TILE_THREADS / 32)
+#define ROUNDS (sizeof(T) == 8 ? 8 : 12) /* elements of a thread; the host knows it, too */
+#define TILE (TILE_THREADS * ROUNDS)     /* a row has ceil(n / TILE) tiles */
+#define COUNTED (4 * TILE)               /* elements that a block counts */
+#define COPIES (32 / PASSES)             /* of each count, for lanes that meet others of the same digit */
+
+/*  counts[row, pass, digit] += how many keys of the row have the digit. A block has COUNTED elements of a row, which has `parts` such blocks. */
+extern "C" __global__ void __launch_bounds__(TILE_THREADS)
+    ignis_sort_count(uint32_t *counts, const T *src, long long n, int parts, int passes, int descending)
+{
+    __shared__ uint32_t histogram[PASSES * DIGITS][COPIES];
+    const long long row = blockIdx.x / parts, first = (long long)(blockIdx.x % parts) * COUNTED;
+    for (int i = threadIdx.x; i < PASSES * DIGITS * COPIES; i += TILE_THREADS)
+        histogram[i / COPIES][i % COPIES] = 0;
+    __syncthreads();
+    src += row * n;
+#pragma unroll 8
+    for (long long i = first + threadIdx.x; i < min(first + COUNTED, n); i += TILE_THREADS) {
+        const Key key = key_of_element(src[i], descending);
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++)
+            if (pass < passes)
+                atomicAdd(&histogram[pass * DIGITS + digit_of(key, 8 * pass)][threadIdx.x % COPIES], 1u); /* of integers: the order does not matter */
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < passes * DIGITS; i += TILE_THREADS) {
+        uint32_t count = 0;
+        for (int copy = 0; copy < COPIES; copy++)
+            count += histogram[i][copy];
+        if (count)
+            atomicAdd(&counts[row * passes * DIGITS + i], count);
+    }
+}
+
+/*  What a tile says of a digit: nothing yet (0), how many keys it has (more 1), or how many there are up to its end. */
+#define UP_TO_ME 0x80000000u
+
+__device__ inline uint32_t said(const uint32_t *from)
+{
+    uint32_t x;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+    return x;
+}
+
+__device__ inline void say(uint32_t *to, uint32_t x) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory"); }
+
+/*  Puts every element, with its position in the row, where the digit at shift sorts it to: first in order within the tile, in shared memory,
+    then neighbours side by side. from_positions null: they are still in order. counts: of this pass; after stride words those of the next row.
+    tiles_said[row, tile, digit] and *next_tile are 0 before. The last pass has long_positions instead of positions, and leaves the first k of
+    each row. Dynamic shared memory: a tile of elements and of positions. */
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
+    ignis_sort_pass(T *to, uint32_t *positions, int64_t *long_positions, const T *from, const uint32_t *from_positions, const uint32_t *counts,
+                    int stride, uint32_t *tiles_said, uint32_t *next_tile, long long n, long long k, int tiles, int shift, int descending)
+{
+    extern __shared__ uint4 sort_memory[];
+    __shared__ uint16_t own[TILE_WARPS][DIGITS];
+    __shared__ uint32_t starts[DIGITS + 1], to_row[DIGITS + 1], mine; /* to_row: from a place in the tile to that in the row, modulo 2^32 */
+    T *const elements = (T *)sort_memory;
+    uint32_t *const places = (uint32_t *)(elements + TILE);
+    const int warp = threadIdx.x / 32, first = warp * 32 * ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
+    T element[ROUNDS];
+    uint32_t digits[ROUNDS];
+
+    if (threadIdx.x == 0)
+        mine = atomicAdd(next_tile, 1u);
+#pragma unroll
+    for (int i = 0; i < DIGITS / 32; i++)
+        own[warp][threadIdx.x % 32 + 32 * i] = 0;
+    __syncthreads();
+    const long long row = mine / tiles;
+    const int tile = mine % tiles, filled = (int)min(n - (long long)tile * TILE, (long long)TILE);
+    to += row * (long_positions ? k : n);
+    from += row * n + tile * TILE + first;
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++)
+        element[round] = first + 32 * round < filled ? from[32 * round] : T(0);
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++) /* what is behind the end stays there */
+        digits[round] = first + 32 * round < filled ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;
+    if (threadIdx.x < DIGITS)
+        to_row[threadIdx.x] = counts[row * stride + threadIdx.x];
+    rank_in_warp(digits, own[warp]);
+    place_digits(own, starts, to_row);
+
+    uint32_t *const says = tiles_said + (row * tiles + tile) * DIGITS + threadIdx.x;
+    uint32_t count = 0;
+    if (threadIdx.x < DIGITS) {
+        count = starts[threadIdx.x + 1] - starts[threadIdx.x] - (threadIdx.x == DIGITS - 1 ? TILE - filled : 0);
+        say(says, tile ? count + 1 : count | UP_TO_ME);
+    }
+    if (from_positions)
+        from_positions += row * n + tile * TILE + first;
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++) {
+        const int place = own[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);
+        elements[place] = element[round];
+        places[place] = from_positions && first + 32 * round < filled ? from_positions[32 * round] : tile * TILE + first + 32 * round;
+    }
+    __syncthreads();
+    if (threadIdx.x < DIGITS) {
+        uint32_t before = 0; /* keys of this digit in the tiles before */
+        for (int other = tile - 1, step = 1; other >= 0; other -= step) {
+            const uint32_t word = said(says - (long long)(tile - other) * DIGITS);
+            step = word != 0;
+            before += word & UP_TO_ME ? word & ~UP_TO_ME : word - (word != 0);
+            if (word & UP_TO_ME)
+                break;
+        }
+        if (tile)
+            say(says, (before + count) | UP_TO_ME);
+        to_row[threadIdx.x] += before - starts[threadIdx.x];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < filled; i += TILE_THREADS) {
+        const T x = elements[i];
+        const long long place = (uint32_t)(to_row[digit_of(key_of_element(x, descending), shift)] + i);
+        if (long_positions && place >= k)
+            continue;
+        to[place] = x;
+        if (long_positions)
+            long_positions[row * k + place] = places[i];
+        else
+            positions[row * n + place] = places[i];
+    }
+}
+
+/* >>select ------------------------------------------------------------------------------------------------------ */
+
+#define SELECT 8 /* elements of a thread at a time */
+
 /*  The sum of x over all threads before this one; *all becomes that over all of the block. */
-__device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
+template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t sum = x, before = 0;
@@ -198,134 +433,21 @@ __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t 
         warp_sums[warp] = sum;
     __syncthreads();
     *all = 0;
-    for (int w = 0; w < WARPS; w++) {
+    for (int w = 0; w < threads / 32; w++) {
         before += w < warp ? warp_sums[w] : 0;
         *all += warp_sums[w];
     }
     return before + sum - x;
 }
 
-/*  Each count becomes where the first such key of its tile goes in its row. Few tiles: one block a row, of which a thread does a digit; else
-    one block a row and digit. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_sort_scan(uint32_t *counts, const uint32_t *totals, int tiles, int few)
-{
-    __shared__ uint32_t warp_sums[WARPS];
-    const long long row = few ? blockIdx.x : blockIdx.x / DIGITS;
-    const int digit = few ? threadIdx.x : blockIdx.x % DIGITS;
-    uint32_t *mine = counts + (row * DIGITS + digit) * tiles, all;
-    const uint32_t total = totals[row * DIGITS + threadIdx.x];
-    if (few) {
-        uint32_t before = sum_before(total, warp_sums, &all);
-        for (int tile = 0; tile < tiles; tile++) {
-            const uint32_t own = mine[tile];
-            mine[tile] = before;
-            before += own;
-        }
-        return;
-    }
-    uint32_t before;
-    sum_before(threadIdx.x < digit ? total : 0, warp_sums, &before);
-    for (int first = 0; first < tiles; first += THREADS) {
-        const int tile = first + threadIdx.x;
-        const uint32_t place = before + sum_before(tile < tiles ? mine[tile] : 0, warp_sums, &all);
-        if (tile < tiles)
-            mine[tile] = place;
-        before += all;
-    }
-}
-
-/*  Puts every key, with its position in the row, where this pass sorts it to: first in order within the tile, in shared memory, then to
-    where the scanned counts say, neighbours side by side. In the first pass positions is null: they are still in order. One block a tile. */
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_sort_scatter(Key *sorted_keys, uint32_t *sorted_positions, const Key *keys, const uint32_t *positions, const uint32_t *offsets,
-                       long long n, int tiles, int shift)
-{
-    __shared__ uint32_t next[WARPS][DIGITS]; /* counts of each warp; then where its next key of a digit goes within the tile */
-    __shared__ uint32_t to_global[DIGITS];   /* from there to the place in the row, modulo 2^32 */
-    __shared__ uint32_t warp_sums[WARPS];
-    __shared__ Key tile_keys[TILE];
-    __shared__ uint32_t tile_positions[TILE];
-    const long long row = blockIdx.x / tiles;
-    const int tile = blockIdx.x % tiles, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int filled = (int)min(n - (long long)tile * TILE, (long long)TILE);
-    Key mine[ROUNDS];
-
-    keys += row * n;
-    for (int w = 0; w < WARPS; w++)
-        next[w][threadIdx.x] = 0;
-    __syncthreads();
-#pragma unroll
-    for (int round = 0; round < ROUNDS; round++) {
-        const long long i = tile_place(tile, round);
-        if (i < n) {
-            mine[round] = keys[i];
-            atomicAdd(&next[warp][digit_of(mine[round], shift)], 1u);
-        }
-    }
-    __syncthreads();
-    uint32_t count = 0, all;
-    for (int w = 0; w < WARPS; w++)
-        count += next[w][threadIdx.x];
-    uint32_t place = sum_before(count, warp_sums, &all);
-    to_global[threadIdx.x] = offsets[(row * DIGITS + threadIdx.x) * tiles + tile] - place;
-    for (int w = 0; w < WARPS; w++) {
-        const uint32_t own = next[w][threadIdx.x];
-        next[w][threadIdx.x] = place;
-        place += own;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int round = 0; round < ROUNDS; round++) {
-        const long long i = tile_place(tile, round);
-        const int digit = i < n ? digit_of(mine[round], shift) : DIGITS; /* those behind the end are among themselves */
-        const uint32_t peers = __match_any_sync(0xffffffff, digit);
-        const int rank = __popc(peers & ((1u << lane) - 1));
-        uint32_t to = 0;
-        if (digit < DIGITS)
-            to = next[warp][digit] + rank;
-        __syncwarp();
-        if (digit < DIGITS) {
-            if (rank == 0)
-                next[warp][digit] += __popc(peers);
-            tile_keys[to] = mine[round];
-            tile_positions[to] = positions ? positions[row * n + i] : (uint32_t)i;
-        }
-        __syncwarp();
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < filled; i += THREADS) {
-        const Key key = tile_keys[i];
-        const long long to = row * n + (to_global[digit_of(key, shift)] + i);
-        sorted_keys[to] = key;
-        sorted_positions[to] = tile_positions[i];
-    }
-}
-
-/*  The first k of each row: values [rows, k], and their positions. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_sort_finish(T *values, int64_t *positions, const T *src, const uint32_t *sorted, long long rows, long long n, long long k)
-{
-    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= rows * k)
-        return;
-    const long long row = i / k;
-    const uint32_t position = sorted[row * n + (i - row * k)];
-    positions[i] = position;
-    values[i] = src[row * n + position];
-}
-
-/* >>select ------------------------------------------------------------------------------------------------------ */
-
-#define SELECT 8 /* elements of a thread at a time */
-
 /*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
     counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
     `items` items, a power of 2 from k on. One block a row. */
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+template <int threads>
+__device__ inline void select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
     extern __shared__ uint4 sort_memory[];
-    __shared__ uint32_t histogram[DIGITS], warp_sums[WARPS];
+    __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
     __shared__ uint32_t found_digit, found_before;
     LongItem *item = (LongItem *)sort_memory;
     const T *row = src + blockIdx.x * n;
@@ -333,16 +455,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     uint32_t missing = k, all; /* among keys that agree with it so far */
 
     for (int shift = 8 * (int)sizeof(T) - 8; shift >= 0; shift -= 8) {
-        histogram[threadIdx.x] = 0;
+        if (threadIdx.x < DIGITS)
+            histogram[threadIdx.x] = 0;
         __syncthreads();
 #pragma unroll 8
-        for (long long i = threadIdx.x; i < n; i += THREADS) {
+        for (long long i = threadIdx.x; i < n; i += threads) {
             const Key key = key_of_element(row[i], descending);
             if ((key & known) == limit)
                 atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
         }
         __syncthreads();
-        const uint32_t count = histogram[threadIdx.x], before = sum_before(count, warp_sums, &all);
+        const uint32_t count = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before<threads>(count, warp_sums, &all);
         if (before < missing && missing <= before + count) {
             found_digit = threadIdx.x;
             found_before = before;
@@ -354,10 +477,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
         __syncthreads();
     }
 
-    for (int i = threadIdx.x; i < items; i += THREADS)
+    for (int i = threadIdx.x; i < items; i += threads)
         set(item[i], ~Key(0), ~0u); /* behind all others */
     uint32_t taken = 0, equal = 0;  /* so far */
-    for (long long at = 0; at < n; at += THREADS * SELECT) {
+    for (long long at = 0; at < n; at += threads * SELECT) {
         const long long first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
         Key key[SELECT];
         uint32_t equals = 0, less = 0; /* bits */
@@ -369,13 +492,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
         }
         if (!__syncthreads_or(equals | less))
             continue;
-        uint32_t rank = equal + sum_before(__popc(equals), warp_sums, &all);
+        uint32_t rank = equal + sum_before<threads>(__popc(equals), warp_sums, &all);
         equal += all;
 #pragma unroll
         for (int e = 0; e < SELECT; e++)
             if (equals >> e & 1)
                 less |= (uint32_t)(rank++ < missing) << e;
-        uint32_t to = taken + sum_before(__popc(less), warp_sums, &all);
+        uint32_t to = taken + sum_before<threads>(__popc(less), warp_sums, &all);
         taken += all;
 #pragma unroll
         for (int e = 0; e < SELECT; e++)
@@ -383,9 +506,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
                 set(item[to++], key[e], (uint32_t)(first + e));
     }
     sort_items(item, items, items);
-    for (int i = threadIdx.x; i < k; i += THREADS) {
+    for (int i = threadIdx.x; i < k; i += threads) {
         const uint32_t position = position_of(item[i]);
         positions[(long long)blockIdx.x * k + i] = position;
         values[(long long)blockIdx.x * k + i] = row[position];
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
+    ignis_sort_select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+{
+    select<THREADS>(values, positions, src, n, k, items, descending);
+}
+
+/*  The same by larger blocks, for few rows. */
+extern "C" __global__ void __launch_bounds__(512)
+    ignis_sort_select_few(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
+{
+    select<512>(values, positions, src, n, k, items, descending);
 }

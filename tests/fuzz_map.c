@@ -61,7 +61,9 @@ static bool try_formula(const char *text)
         require(reader.column <= strlen(text) + 1, "a refusal has no place", text);
         return false;
     }
-    require(formula->term_count >= 4 && formula->result < formula->term_count, "a formula has no result", text);
+    require(formula->term_count >= 4 && formula->result_count > 0, "a formula has no result", text);
+    for (i = 0; i < formula->result_count; i++)
+        require(formula->result[i] < formula->term_count, "a result is no term", text);
     for (i = 0; i < formula->term_count; i++) {
         const ignis__map_function *f = &ignis__map_functions[formula->term[i].function];
         for (mode = 0; mode < f->count; mode++)
@@ -78,12 +80,13 @@ static bool try_formula(const char *text)
         spec.pack = 4;
         spec.packs_per_thread = 1;
         spec.whole = mode != 1;
-        spec.outs = 1;
-        spec.out[0] = IGNIS_F32;
-        if (mode == 1) { /* the gradients of a and b */
+        spec.outs = (uint8_t)(mode == 0 ? formula->result_count : 1);
+        for (i = 0; i < IGNIS_MAX_INPUTS; i++)
+            spec.out[i] = IGNIS_F32;
+        if (mode == 1) { /* the gradients of the last result by a and b */
+            spec.result = (uint8_t)(formula->result_count - 1);
             spec.needed = 3;
             spec.outs = 2;
-            spec.out[1] = IGNIS_F32;
             spec.kind[4] = IGNIS__MAP_LINEAR;
         } else if (mode > 1) {
             spec.mode = (uint8_t)(mode - 1);
@@ -129,6 +132,8 @@ static const char *const seeds[] = {
     "((((a + 1)*b + 2)*a + 3)*b + 4)*a;",
     "isnan(a) || isinf(b) ? inf : pi*e + nan",
     "index(0) >= index(-1) ? a : -b*index(1)",
+    "rand() < k ? 0 : a/(1 - k) + b*randn()",
+    "s = sin(a); s*b, a > b, mask*2, with_grad(round(s), s) - detach(b)",
 };
 
 /*  What mutations put in. */
@@ -204,6 +209,11 @@ static const char *const words[] = {
     "index(0)",
     "index(-1)",
     "index(1)",
+    "rand()",
+    "randn(",
+    "detach(",
+    "with_grad(a,",
+    ", a",
     "a*a*a*a*a*a*a*a*",
     "for(;;)",
     "asm",

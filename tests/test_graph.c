@@ -294,6 +294,58 @@ TEST(a_training_step_takes_few_launches)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  Gradients that are dropped: a captured step has its own in the graph's memory, and leaves none behind. */
+TEST(a_graph_of_a_step_that_drops_its_gradients)
+{
+    ignis_tensor x, targets, layers[2][3][2];
+    ignis_optimizer optimizers[2];
+    ignis_adamw_desc desc;
+    ignis_graph graph;
+    int i, k, side, step;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, false);
+    targets = tensor_counting(IGNIS_SHAPE(6), IGNIS_I32, 0, false);
+    for (side = 0; side < 2; side++) {
+        desc.zero_grad = side == 0;
+        desc.drop_grad = side == 1;
+        optimizers[side] = ignis_adamw(&desc);
+        for (i = 0; i < 3; i++) {
+            layers[side][i][0] = tensor_noise(IGNIS_SHAPE(8, 8), IGNIS_F32, (uint64_t)i, true);
+            layers[side][i][1] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, (uint64_t)i + 9, true);
+            for (k = 0; k < 2; k++)
+                CHECK_OK(ignis_optimizer_add(optimizers[side], layers[side][i][k], true));
+        }
+    }
+    for (step = 0; step < 7; step++)
+        small_step(x, targets, layers[0], optimizers[0]);
+    small_step(x, targets, layers[1], optimizers[1]);
+    CHECK_OK(ignis_graph_begin());
+    small_step(x, targets, layers[1], optimizers[1]);
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    for (step = 0; step < 3; step++) { /* in turns with steps that are no graph's */
+        CHECK(!ignis_tensor_grad(layers[1][0][0]).id);
+        CHECK_OK(ignis_graph_launch(graph));
+        small_step(x, targets, layers[1], optimizers[1]);
+    }
+    for (i = 0; i < 6; i++) {
+        double *one = tensor_values(layers[0][i / 2][i % 2]), *other = tensor_values(layers[1][i / 2][i % 2]);
+        for (k = 0; k < tensor_info(layers[0][i / 2][i % 2]).shape.dim[0]; k++)
+            CHECK_NUMBER(other[k], one[k]);
+        free(one);
+        free(other);
+        let_go(layers[0][i / 2][i % 2]);
+        let_go(layers[1][i / 2][i % 2]);
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    for (side = 0; side < 2; side++)
+        CHECK_OK(ignis_optimizer_free(optimizers[side]));
+    let_go(x);
+    let_go(targets);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /*  One step of a sum of parameters, whose gradients are 1, 2 and so on. */
 static void add_up(ignis_optimizer optimizer, const ignis_tensor *parameters, int count)
 {

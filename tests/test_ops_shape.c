@@ -460,7 +460,9 @@ TEST(gather_and_scatter_add)
                                     {{2, {2, 0}}, {2, {2, 0}}, 1, false, false},
                                     {{2, {3, 4}}, {2, {0, 4}}, 0, false, false},
                                     {{2, {300, 3}}, {2, {1500, 3}}, 0, false, false}, /* keys of 16 bits, several tiles */
-                                    {{1, {2}}, {1, {1000}}, 0, false, true},          /* one sum over many warps */
+                                    {{2, {2, 1}}, {2, {1000, 1}}, 0, false, true},    /* one sum over many warps */
+                                    {{1, {2}}, {1, {1000}}, 0, false, true},          /* and over one, by a warp of its own */
+                                    {{2, {3, 40}}, {2, {3, 300}}, 1, false, false},
                                     {{1, {70000}}, {1, {50}}, 0, false, false}};
     int c;
     SETUP(NULL);
@@ -494,25 +496,27 @@ TEST(scatter_add_is_the_same_every_time)
     float first[PLACES], again[PLACES];
     ignis_scope scope;
     ignis_tensor zeros, src, id;
-    int turn;
+    int turn, ndim;
     SETUP(NULL);
-    scope = ignis_scope_begin();
     for (i = 0; i < COUNT; i++)
         index[i] = (int64_t)((noise(1, i) + 1) / 2 * PLACES);
-    id = index_tensor(index, IGNIS_SHAPE(COUNT), IGNIS_I64);
-    zeros = ignis_tensor_zeros(IGNIS_SHAPE(PLACES), NULL);
-    src = tensor_noise(IGNIS_SHAPE(COUNT), IGNIS_F32, 2, false);
-    for (turn = 0; turn < 3; turn++) {
-        CHECK_OK(ignis_tensor_to_host(ignis_scatter_add(zeros, 0, id, src), turn ? again : first, IGNIS_F32, PLACES));
-        CHECK(turn == 0 || memcmp(first, again, sizeof first) == 0);
+    for (ndim = 1; ndim <= 2; ndim++) { /* along the last dimension, and another one */
+        scope = ignis_scope_begin();
+        id = index_tensor(index, ndim == 1 ? IGNIS_SHAPE(COUNT) : IGNIS_SHAPE(COUNT, 1), IGNIS_I64);
+        zeros = ignis_tensor_zeros(ndim == 1 ? IGNIS_SHAPE(PLACES) : IGNIS_SHAPE(PLACES, 1), NULL);
+        src = tensor_noise(ndim == 1 ? IGNIS_SHAPE(COUNT) : IGNIS_SHAPE(COUNT, 1), IGNIS_F32, 2, false);
+        for (turn = 0; turn < 3; turn++) {
+            CHECK_OK(ignis_tensor_to_host(ignis_scatter_add(zeros, 0, id, src), turn ? again : first, IGNIS_F32, PLACES));
+            CHECK(turn == 0 || memcmp(first, again, sizeof first) == 0);
+        }
+        for (turn = 0; turn < PLACES; turn++) { /* and they are sums: 430 terms of 1 at most, one after the other or in a tree */
+            double sum = 0;
+            for (i = 0; i < COUNT; i++)
+                sum += index[i] == turn ? (double)(float)noise(2, i) : 0;
+            CHECK_CLOSE(first[turn], sum, 1e-5);
+        }
+        CHECK_OK(ignis_scope_end(scope));
     }
-    for (turn = 0; turn < PLACES; turn++) { /* and they are sums: 430 terms of 1 at most, in a tree and beside each other */
-        double sum = 0;
-        for (i = 0; i < COUNT; i++)
-            sum += index[i] == turn ? (double)(float)noise(2, i) : 0;
-        CHECK_CLOSE(first[turn], sum, 1e-5);
-    }
-    CHECK_OK(ignis_scope_end(scope));
 }
 
 TEST(index_refusals)
@@ -892,14 +896,24 @@ TEST(sort)
             check_sort(shapes[s], dim, -1, 0, COUNT_OF(all_dtypes));
 }
 
+/*  Rows that a block sorts by itself, from the first that is no bitonic network's to the longest. */
+TEST(sort_of_rows_of_a_block)
+{
+    SETUP(NULL);
+    check_sort(IGNIS_SHAPE(2, 257), 1, -1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(4097), 0, -1, 0, 4);
+    check_sort(IGNIS_SHAPE(8192), 0, -1, 0, 2);
+    check_sort(IGNIS_SHAPE(2, 3000), 1, 2000, 1, 2);
+}
+
 /*  Rows that shared memory cannot hold: all passes of the radix sort, in several tiles. */
 TEST(sort_of_long_rows)
 {
     SETUP(NULL);
-    check_sort(IGNIS_SHAPE(2, 4097), 1, -1, 1, COUNT_OF(all_dtypes));
-    check_sort(IGNIS_SHAPE(2, 2049), 1, -1, 0, 1);
+    check_sort(IGNIS_SHAPE(2, 8193), 1, -1, 0, COUNT_OF(all_dtypes));
+    check_sort(IGNIS_SHAPE(12288), 0, -1, 1, 2); /* whole tiles */
     check_sort(IGNIS_SHAPE(9001, 2), 0, -1, 1, 3);
-    check_sort(IGNIS_SHAPE(2, 70000), 1, -1, 0, 1); /* more tiles than a block counts through alone: 35 of 64 bits */
+    check_sort(IGNIS_SHAPE(2, 70000), 1, -1, 0, 1); /* more than a block counts: 18 tiles of 64 bits */
 }
 
 TEST(topk)

@@ -273,6 +273,32 @@ TEST(a_step_can_zero_the_gradients)
     end_training(&t);
 }
 
+TEST(a_step_can_drop_the_gradients)
+{
+    ignis_adamw_desc desc = usual_adamw();
+    int64_t held;
+    training t;
+    int i, s;
+    SETUP(NULL);
+    memset(&t, 0, sizeof t);
+    desc.drop_grad = true;
+    t.optimizer = ignis_adamw(&desc);
+    add_usual_parameters(&t, IGNIS_BF16);
+    held = memory().live_blocks;
+    for (s = 1; s <= 3; s++) {
+        give_gradients(&t); /* each from a single backward: what it made is the gradient, and nothing is added */
+        reference_step(&t, NULL, &desc, desc.lr, 1);
+        CHECK_OK(ignis_optimizer_step(t.optimizer));
+        check_parameters(&t, true);
+        for (i = 0; i < t.count; i++)
+            CHECK(!ignis_tensor_grad(t.at[i].tensor).id);
+        CHECK_INT(memory().live_blocks, held + 1); /* the table */
+    }
+    CHECK_OK(ignis_optimizer_step(t.optimizer)); /* without a gradient there is nothing to do */
+    check_parameters(&t, true);
+    end_training(&t);
+}
+
 TEST(clipping)
 {
     ignis_adamw_desc desc = usual_adamw();

@@ -387,6 +387,8 @@ static void *rank_refuses(void *context)
     ignis_parallel_desc desc;
     ignis_parallel parallel, second;
     ignis_parallel_info info;
+    ignis_optimizer optimizer;
+    ignis_sgd_desc sgd;
     ignis_tensor wrong[2];
     ignis_tensor_desc no_grad;
     CHECK_OK(ignis_device_use(r->rank));
@@ -414,6 +416,14 @@ static void *rank_refuses(void *context)
     CHECK(r->run->table[r->rank][0] == 3 && r->run->table[r->rank][VOCAB * WIDTH - 1] == 3);
     CHECK_STATUS(ignis_tensor_set_grad(r->model.table, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRADIENT_SHARED);
     CHECK_MESSAGE_HAS("use ignis_zero_grad");
+    memset(&sgd, 0, sizeof sgd);
+    sgd.lr = 1e-9, sgd.drop_grad = true;
+    optimizer = ignis_sgd(&sgd); /* which cannot drop it, and sets it to zero */
+    CHECK_OK(ignis_optimizer_add(optimizer, r->model.table, false));
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    CHECK_OK(ignis_array_to_host(ignis_tensor_grad(r->model.table), r->run->table[r->rank], IGNIS_F32, VOCAB * WIDTH));
+    CHECK(r->run->table[r->rank][0] == 0 && r->run->table[r->rank][VOCAB * WIDTH - 1] == 0);
     second = ignis_parallel_create(r->comm, r->model.all, 1, NULL);
     CHECK(!second.id);
     test__check_failure(__FILE__, __LINE__, "ignis_parallel_create(", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);

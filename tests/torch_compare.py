@@ -516,6 +516,76 @@ def topk_cases(m):
     yield Case("topk", [m.normal(m.size(5), n)], lambda x: x.topk(k, -1, bool(largest))[0], ints=[k, -1, largest], exact=True, differentiate=False)
 
 
+# --- images: channels are PyTorch's second dimension, and Ignis' last ---------------------------------------------------------
+
+
+def channels_last(fn):
+    return lambda x, *rest: fn(x.movedim(-1, 1), *rest).movedim(1, -1)
+
+
+def pool_cases(m, op, of_signals, of_images, takes_exclude):
+    for is_signal in (False, True):
+        sizes = [m.random.choice([1, 2, 3, 5]) for _ in range(2)]
+        strides, padding = [m.random.choice([1, 2, 3]) for _ in sizes], [m.random.randrange(size // 2 + 1) for size in sizes]
+        ceil, exclude = m.random.randrange(2), m.random.randrange(2) if takes_exclude else 0
+        more = {"count_include_pad": not exclude} if takes_exclude else {}
+        channels = m.random.choice([1, 3, 8, 16, 33])
+        if is_signal:
+            shape, ints = [m.size(3), 5 + m.size(30), channels], [sizes[0], 0, strides[0], 0, padding[0], 0, ceil, exclude]
+            fn = channels_last(lambda x, a=(sizes[0], strides[0], padding[0]), k=more, c=bool(ceil): of_signals(x, *a, ceil_mode=c, **k))
+        else:
+            shape, ints = [m.size(3), 5 + m.size(12), 5 + m.size(12), channels], sizes + strides + padding + [ceil, exclude]
+            fn = channels_last(lambda x, a=(sizes, strides, padding), k=more, c=bool(ceil): of_images(x, *a, ceil_mode=c, **k))
+        yield Case(op, [m.normal(*shape)], fn, ints=ints, note=f"{ints}")
+
+
+def max_pool_cases(m):
+    yield from pool_cases(m, "max_pool", F.max_pool1d, F.max_pool2d, False)
+
+
+def avg_pool_cases(m):
+    yield from pool_cases(m, "avg_pool", F.avg_pool1d, F.avg_pool2d, True)
+
+
+def upsample_cases(m):
+    """Nearest pixels of a whole factor only: of others PyTorch rounds the factor to f32."""
+    shape, factor = [m.size(3), m.size(12), m.size(12), m.random.choice([1, 3, 8, 16, 33])], m.random.choice([2, 3])
+    size = [m.size(30), m.size(30)]
+    yield Case("upsample", [m.normal(*shape)], channels_last(lambda x: F.interpolate(x, scale_factor=factor, mode="nearest")),
+               ints=[factor * shape[1], factor * shape[2], 0, 0], note="nearest")
+    for align in (False, True):
+        yield Case("upsample", [m.normal(*shape)], channels_last(lambda x, a=align: F.interpolate(x, size, mode="bilinear", align_corners=a)),
+                   ints=size + [1, int(align)], note=f"bilinear {size} {align}")
+        yield Case("upsample", [m.normal(*shape[:2], shape[3])],
+                   channels_last(lambda x, a=align: F.interpolate(x, size[:1], mode="linear", align_corners=a)),
+                   ints=[size[0], 0, 1, int(align)], note=f"linear {size[0]} {align}")
+
+
+def batch_norm_cases(m):
+    for evaluate in (0, 1):
+        for outputs in (0, 1):
+            channels = m.random.choice([1, 5, 8, 64, 264])
+            running = [m.normal(channels).float(), m.normal(channels).float().abs() + 0.5]
+            x = m.normal(m.size(4), 1 + m.size(12), 1 + m.size(12), channels) + m.random.choice([0, 1])
+
+            def fn(x, w, b, mean, var, evaluate=evaluate, outputs=outputs):
+                mean, var = mean.to(x.dtype).clone(), var.to(x.dtype).clone()
+                y = F.batch_norm(x.movedim(-1, 1), mean, var, w, b, not evaluate, 0.3, 1e-5).movedim(1, -1)
+                return (y, mean, var) if outputs else y
+
+            case = Case("batch_norm", [x, m.normal(channels) + 1, m.normal(channels)] + running, fn, ints=[evaluate, outputs], doubles=[0.3],
+                        note="evaluated" if evaluate else "trained")
+            case.wanted = [not outputs] * 3 + [False] * 2
+            yield case
+
+
+def group_norm_cases(m):
+    for groups in (1, 4):
+        channels = groups * m.random.choice([1, 3, 8, 64])
+        yield Case("group_norm", [m.normal(m.size(4), m.size(12), 1 + m.size(12), channels), m.normal(channels) + 1, m.normal(channels)],
+                   channels_last(lambda x, w, b, g=groups: F.group_norm(x, g, w, b, 1e-5)), ints=[groups])
+
+
 # --- optimizers ---------------------------------------------------------------------------------------------------------
 
 
@@ -641,7 +711,7 @@ def training_cases(op, small):
 
 
 MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
-          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "index_cases", "training_cases", "write_cases")}
+          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases")}
 TRAININGS = ("train_gpt", "train_llama")
 
 

@@ -185,6 +185,63 @@ static void run_cumsum(job *j) { one(j, ignis_cumsum(j->in[0], (int)j->ints[0]))
 static void run_tril(job *j) { one(j, ignis_tril(j->in[0], j->ints[0])); }
 static void run_triu(job *j) { one(j, ignis_triu(j->in[0], j->ints[0])); }
 
+/*  rows and columns each: window, stride, padding; whether to round up, whether to exclude the padding */
+static ignis_pool_desc pool_of_ints(const int64_t *ints)
+{
+    ignis_pool_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    for (i = 0; i < 2; i++) {
+        desc.window[i] = ints[i];
+        desc.stride[i] = ints[2 + i];
+        desc.padding[i] = ints[4 + i];
+    }
+    desc.ceil_mode = ints[6] != 0;
+    desc.exclude_padding = ints[7] != 0;
+    return desc;
+}
+
+static void run_max_pool(job *j)
+{
+    ignis_pool_desc desc = pool_of_ints(j->ints);
+    one(j, ignis_max_pool(j->in[0], &desc));
+}
+
+static void run_avg_pool(job *j)
+{
+    ignis_pool_desc desc = pool_of_ints(j->ints);
+    one(j, ignis_avg_pool(j->in[0], &desc));
+}
+
+/*  rows, columns, mode, whether corners are aligned */
+static void run_upsample(job *j)
+{
+    ignis_upsample_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.size[0] = j->ints[0];
+    desc.size[1] = j->ints[1];
+    desc.mode = (ignis_upsample_mode)j->ints[2];
+    desc.align_corners = j->ints[3] != 0;
+    one(j, ignis_upsample(j->in[0], &desc));
+}
+
+/*  whether to evaluate, whether the running averages are outputs, too; momentum */
+static void run_batch_norm(job *j)
+{
+    ignis_batch_norm_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.running_mean = ignis_tensor_data(j->in[3]);
+    desc.running_var = ignis_tensor_data(j->in[4]);
+    desc.momentum = j->doubles[0];
+    desc.eval = j->ints[0] != 0;
+    one(j, ignis_batch_norm(j->in[0], j->in[1], j->in[2], &desc));
+    j->out[1] = j->in[3];
+    j->out[2] = j->in[4];
+    j->out_count += j->ints[1] ? 2 : 0;
+}
+
+static void run_group_norm(job *j) { one(j, ignis_group_norm(j->in[0], (int)j->ints[0], j->in[1], j->in[2], 0)); }
+
 /*  dimension, whether descending, whether the indices are an output, too */
 static void run_sort(job *j)
 {
@@ -412,6 +469,11 @@ static const struct {
     {"softmax", run_softmax},
     {"layer_norm", run_layer_norm},
     {"rms_norm", run_rms_norm},
+    {"max_pool", run_max_pool},
+    {"avg_pool", run_avg_pool},
+    {"upsample", run_upsample},
+    {"batch_norm", run_batch_norm},
+    {"group_norm", run_group_norm},
     {"rope", run_rope},
     {"sdpa", run_sdpa},
     {"decode_sdpa", run_decode_sdpa},

@@ -69,6 +69,9 @@ static const char formula_kernel[] =
     "DI W f(W x, const u64 *w, u32 at)\n"
     "{\n"
     "    x = softplus(x) + sigmoid(x) + erf(x) + log1p(x) + power(x, 3) + sin(x) * cos(x) + tan(x);\n"
+    "    W r[5];\n"
+    "    uniform(r, 1, at, w, 2, 0); uniform(r + 1, 4, at * 4, w, 2, 1);\n"
+    "    x += normal(r[0], r[1]) + others(x, product(r[2], at & 1)) + divide(r[3], most(x, least(x, r[4])));\n"
     "    return x < infinity ? x + (W)(place(w, at) + modulo((i64)at, (i64)w[0])) : not_a_number;\n"
     "}\n"
     "TYPE(f16, 2, TWO_f16(o, e & 2, v, v);)\n"
@@ -237,6 +240,9 @@ static const struct {
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, 64},
+    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, 16},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, 0},

@@ -66,6 +66,7 @@ linked()
     job "$* -c $src/ignis.c -o %o.o $implement && $* $user -x none %o.o -o %o $libs && %o"
     job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_STATIC && $* $user -x none %o.o -o %o $implement -DIGNIS_STATIC $libs && %o"
     job "$* -c $src/collective.c -o %o.o $implement && $* $user -x none %o.o -o %o -DWITH_COLLECTIVE $libs && %o"
+    job "$* -c $src/collective.c -o %o.o $implement -DIGNIS_TRACE_CALLS && $* $user -x none %o.o -o %o -DWITH_COLLECTIVE -DIGNIS_TRACE_CALLS $libs && %o"
 }
 
 # Under a strict standard, system headers that come before the implementation hide what it needs, unless _POSIX_C_SOURCE is

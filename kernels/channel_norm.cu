@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT
+/*  channel_norm.cu - batch_norm and group_norm of x [outer, rows, channels], forward and backward
+
+        y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)
+
+    Mean and variance are those of a group: of the neighbouring channels of one of `groups` groups, over the rows of one of `outer` images. So
+    batch_norm has outer = 1 and a group for each channel (Ioffe, Szegedy: Batch Normalization, 2015), group_norm an outer for each image
+    (Wu, He: Group Normalization, 2018). With h = (x - mean) * rstd, g = dy * w, and avg over the group,
+
+        dx = rstd * (g - avg(g) - h * avg(g * h))    without the averages where mean and rstd were given
+        dw = sum of dy * h over outer and rows, db = sum of dy
+
+    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in two
+    arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
+    before are still in the cache.
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed: channels are a multiple of a pack,
+    and all arrays of T begin at multiples of 16 bytes. The grid may have any number of blocks.
+*/
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+
+#define PACK (16 / (int)sizeof(T)) /* elements */
+#define THREADS 256                /* of a block */
+#define IN_FLIGHT 4                /* rows that a thread loads before it uses the first */
+#define WARPS 8                    /* of the blocks of other kernels */
+
+/*  The host has the same struct. */
+struct ignis_channels {
+    long long outer, rows, channels, groups, part_length, parts;
+    int packed;
+};
+
+/*  What a block works on at a time: a part of the rows of an image, and a tile of channels, of which this thread has those from channel on, if
+    there are any. */
+struct ignis_item {
+    long long image, part, begin, end, channel;
+};
+
+template <int N> __device__ inline long long items(const ignis_channels &s)
+{
+    const long long width = (long long)blockDim.x * N;
+    return s.outer * s.parts * ((s.channels + width - 1) / width);
+}
+
+template <int N> __device__ inline ignis_item item_of(const ignis_channels &s, long long i)
+{
+    const long long width = (long long)blockDim.x * N, tiles = (s.channels + width - 1) / width;
+    ignis_item item;
+    item.channel = i % tiles * width + threadIdx.x * N;
+    item.part = i / tiles % s.parts;
+    item.image = i / tiles / s.parts;
+    item.begin = item.part * s.part_length;
+    item.end = min(item.begin + s.part_length, s.rows);
+    return item;
+}
+
+/*  Of each of N channels what its group has. */
+template <int N> __device__ inline void load_groups(Wide (&values)[N], const Wide *from, const ignis_channels &s, const ignis_item &item)
+{
+    const uint32_t width = (uint32_t)(s.channels / s.groups); /* channels are fewer than 2^31 */
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        values[e] = from[item.image * s.groups + (uint32_t)(item.channel + e) / width];
+}
+
+/*  Adds up what the threads of equal x have, into the first of them. */
+template <int N> __device__ inline void add_rows(Wide (&sum)[N], Wide *shared)
+{
+    const int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    for (int rows = blockDim.y / 2; rows > 0; rows /= 2) {
+        if (threadIdx.y >= rows && threadIdx.y < 2 * rows)
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                shared[e * threads + thread] = sum[e];
+        __syncthreads();
+        if (threadIdx.y < rows)
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                sum[e] += shared[e * threads + thread + rows * blockDim.x];
+    } /* the next round writes where nobody reads any more: below what this one read */
+    __syncthreads();
+}
+
+/* >>forward ----------------------------------------------------------------------------------------------------- */
+
+/*  Of a part, the mean, and the sum of squares around it. The sums are around the part's first row: however far that one is from the others, the
+    variance has it, too, and so loses at most as many roundings as there are rows. */
+template <int N> __device__ inline void statistics(Wide *means, Wide *squares, const T *x, const ignis_channels &s, Wide *shared)
+{
+    for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
+        const ignis_item item = item_of<N>(s, i);
+        const bool has = item.channel < s.channels;
+        const T *const from = x + item.image * s.rows * s.channels + item.channel;
+        Wide sum[N] = {}, square[N] = {}, pivot[N] = {};
+        if (has) {
+            const ignis_pack<T, N> first = ignis_load<N>(from + item.begin * s.channels);
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                pivot[e] = ignis_wide_at(first, e);
+        }
+        for (long long row = item.begin + threadIdx.y; has && row < item.end; row += IN_FLIGHT * blockDim.y) {
+            ignis_pack<T, N> xs[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row + k * blockDim.y < item.end)
+                    xs[k] = ignis_load<N>(from + (row + k * blockDim.y) * s.channels);
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row + k * blockDim.y < item.end)
+#pragma unroll
+                    for (int e = 0; e < N; e++) {
+                        const Wide d = ignis_wide_at(xs[k], e) - pivot[e];
+                        sum[e] += d;
+                        square[e] += d * d;
+                    }
+        }
+        add_rows(sum, shared);
+        add_rows(square, shared);
+        if (threadIdx.y == 0 && has) {
+            const Wide n = (Wide)(item.end - item.begin);
+            const long long to = (item.image * s.parts + item.part) * s.channels + item.channel;
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+                const Wide mean = sum[e] / n;
+                means[to + e] = pivot[e] + mean;
+                squares[to + e] = square[e] - sum[e] * mean;
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_channel_statistics(Wide *means, Wide *squares, const T *x, const ignis_channels s)
+{
+    __shared__ Wide shared[PACK * THREADS];
+    if (s.packed)
+        statistics<PACK>(means, squares, x, s, shared);
+    else
+        statistics<1>(means, squares, x, s, shared);
+}
+
+/*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a group. */
+template <typename F> __device__ inline void each_partial(const ignis_channels &s, long long group, F f)
+{
+    const long long image = group / s.groups, width = s.channels / s.groups, first = group % s.groups * width;
+    for (long long i = threadIdx.x % 32; i < s.parts * width; i += 32) {
+        const long long part = i / width, channel = first + i - part * width;
+        f((image * s.parts + part) * s.channels + channel, channel, (Wide)min(s.part_length, s.rows - part * s.part_length));
+    }
+}
+
+/*  mean and rstd [outer, groups], a warp for each, out of the parts' or, without them, out of the running ones. Running ones that are there besides
+    move by the momentum towards those of x, the variance to that without bias. */
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    ignis_channel_finish(Wide *mean_out, Wide *rstd_out, const Wide *means, const Wide *squares, Wide *running_mean, Wide *running_var,
+                         double momentum, double eps, const ignis_channels s)
+{
+    const long long step = (long long)gridDim.x * WARPS;
+    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
+        const Wide n = (Wide)(s.rows * (s.channels / s.groups));
+        Wide mean = 0, variance = 0;
+        if (means) {
+            const Wide base = means[group / s.groups * s.parts * s.channels + group % s.groups * (s.channels / s.groups)];
+            each_partial(s, group, [&](long long at, long long, Wide rows) { mean += rows * (means[at] - base); });
+            mean = base + ignis_warp_sum(mean) / n; /* what is far from zero loses nothing in its sum */
+            each_partial(s, group, [&](long long at, long long, Wide rows) {
+                const Wide d = means[at] - mean;
+                variance += squares[at] + rows * d * d;
+            });
+            variance = ignis_warp_sum(variance) / n;
+        } else {
+            mean = running_mean[group];
+            variance = running_var[group];
+        }
+        if (threadIdx.x % 32 == 0) {
+            mean_out[group] = mean;
+            rstd_out[group] = Wide(1) / sqrt(variance + Wide(eps));
+            if (means && running_mean) {
+                const Wide m = Wide(momentum);
+                running_mean[group] = (1 - m) * running_mean[group] + m * mean;
+                running_var[group] = (1 - m) * running_var[group] + m * variance * (n / (n - 1));
+            }
+        }
+    }
+}
+
+template <int N>
+__device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds, const ignis_channels &s)
+{
+    for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
+        const ignis_item item = item_of<N>(s, i);
+        if (item.channel >= s.channels)
+            continue;
+        const long long image = item.image * s.rows * s.channels + item.channel;
+        Wide mean[N], scale[N], shift[N];
+        load_groups(mean, means, s, item);
+        load_groups(scale, rstds, s, item);
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            scale[e] *= Wide(w[item.channel + e]);
+            shift[e] = Wide(b[item.channel + e]);
+        }
+        for (long long row = item.end - 1 - threadIdx.y; row >= item.begin; row -= IN_FLIGHT * blockDim.y) {
+            ignis_pack<T, N> xs[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row - k * (int)blockDim.y >= item.begin)
+                    xs[k] = ignis_load<N>(x + image + (row - k * (int)blockDim.y) * s.channels);
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row - k * (int)blockDim.y >= item.begin) {
+                    Wide values[N];
+#pragma unroll
+                    for (int e = 0; e < N; e++)
+                        values[e] = (ignis_wide_at(xs[k], e) - mean[e]) * scale[e] + shift[e];
+                    ignis_store(y + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));
+                }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
+    ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds, const ignis_channels s)
+{
+    if (s.packed)
+        apply<PACK>(y, x, w, b, means, rstds, s);
+    else
+        apply<1>(y, x, w, b, means, rstds, s);
+}
+
+/* >>backward ---------------------------------------------------------------------------------------------------- */
+
+/*  Of a part, the sums of dy and of dy * h. */
+template <int N>
+__device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds,
+                            const ignis_channels &s, Wide *shared)
+{
+    for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
+        const ignis_item item = item_of<N>(s, i);
+        const bool has = item.channel < s.channels;
+        const long long image = item.image * s.rows * s.channels + item.channel;
+        Wide grad[N] = {}, product[N] = {}, mean[N] = {};
+        if (has)
+            load_groups(mean, means, s, item);
+        for (long long row = item.begin + threadIdx.y; has && row < item.end; row += IN_FLIGHT * blockDim.y) {
+            ignis_pack<T, N> gs[IN_FLIGHT], xs[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row + k * blockDim.y < item.end) {
+                    gs[k] = ignis_load<N>(dy + image + (row + k * blockDim.y) * s.channels);
+                    xs[k] = ignis_load<N>(x + image + (row + k * blockDim.y) * s.channels);
+                }
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row + k * blockDim.y < item.end)
+#pragma unroll
+                    for (int e = 0; e < N; e++) {
+                        grad[e] += ignis_wide_at(gs[k], e);
+                        product[e] += ignis_wide_at(gs[k], e) * (ignis_wide_at(xs[k], e) - mean[e]);
+                    }
+        }
+        add_rows(grad, shared);
+        add_rows(product, shared);
+        if (threadIdx.y == 0 && has) {
+            const long long to = (item.image * s.parts + item.part) * s.channels + item.channel;
+            Wide rstd[N];
+            load_groups(rstd, rstds, s, item);
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+                grads[to + e] = grad[e];
+                products[to + e] = product[e] * rstd[e];
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_channel_sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds, const ignis_channels s)
+{
+    __shared__ Wide shared[PACK * THREADS];
+    if (s.packed)
+        sums<PACK>(grads, products, dy, x, means, rstds, s, shared);
+    else
+        sums<1>(grads, products, dy, x, means, rstds, s, shared);
+}
+
+/*  dw and db (null: not that one) out of the parts' sums: a lane has a channel, a warp every WARPS-th part of all images. */
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    ignis_channel_weights(T *dw, T *db, const Wide *grads, const Wide *products, const ignis_channels s)
+{
+    __shared__ Wide shared[2][WARPS][32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (long long tile = blockIdx.x; tile * 32 < s.channels; tile += gridDim.x) {
+        const long long channel = tile * 32 + lane;
+        Wide grad = 0, product = 0;
+        if (channel < s.channels)
+#pragma unroll 4
+            for (long long part = warp; part < s.outer * s.parts; part += WARPS) {
+                grad += grads[part * s.channels + channel];
+                product += products[part * s.channels + channel];
+            }
+        shared[0][warp][lane] = grad;
+        shared[1][warp][lane] = product;
+        __syncthreads();
+        if (warp == 0 && channel < s.channels) {
+#pragma unroll
+            for (int i = 1; i < WARPS; i++) {
+                grad += shared[0][i][lane];
+                product += shared[1][i][lane];
+            }
+            if (dw)
+                dw[channel] = T(product);
+            if (db)
+                db[channel] = T(grad);
+        }
+        __syncthreads();
+    }
+}
+
+/*  The averages of g and g * h [outer, groups], a warp for each. */
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w, const ignis_channels s)
+{
+    const long long step = (long long)gridDim.x * WARPS;
+    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
+        const Wide n = (Wide)(s.rows * (s.channels / s.groups));
+        Wide g = 0, gh = 0;
+        each_partial(s, group, [&](long long at, long long channel, Wide) {
+            g += grads[at] * Wide(w[channel]);
+            gh += products[at] * Wide(w[channel]);
+        });
+        g = ignis_warp_sum(g);
+        gh = ignis_warp_sum(gh);
+        if (threadIdx.x % 32 == 0) {
+            average_g[group] = g / n;
+            average_gh[group] = gh / n;
+        }
+    }
+}
+
+/*  dx; without averages where mean and rstd were given. */
+template <int N, bool given>
+__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
+                                      const Wide *average_g, const Wide *average_gh, const ignis_channels &s)
+{
+    for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
+        const ignis_item item = item_of<N>(s, i);
+        if (item.channel >= s.channels)
+            continue;
+        const long long image = item.image * s.rows * s.channels + item.channel;
+        Wide mean[N] = {}, scale[N], less[N] = {}, slope[N] = {}; /* dx = dy * scale - less - (x - mean) * slope */
+        load_groups(scale, rstds, s, item);
+        if (!given) {
+            load_groups(mean, means, s, item);
+            load_groups(less, average_g, s, item);
+            load_groups(slope, average_gh, s, item);
+        }
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            less[e] *= scale[e];
+            slope[e] *= scale[e] * scale[e];
+            scale[e] *= Wide(w[item.channel + e]);
+        }
+        for (long long row = item.end - 1 - threadIdx.y; row >= item.begin; row -= IN_FLIGHT * blockDim.y) {
+            ignis_pack<T, N> gs[IN_FLIGHT], xs[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row - k * (int)blockDim.y >= item.begin) {
+                    gs[k] = ignis_load<N>(dy + image + (row - k * (int)blockDim.y) * s.channels);
+                    if (!given)
+                        xs[k] = ignis_load<N>(x + image + (row - k * (int)blockDim.y) * s.channels);
+                }
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (row - k * (int)blockDim.y >= item.begin) {
+                    Wide values[N];
+#pragma unroll
+                    for (int e = 0; e < N; e++) {
+                        values[e] = ignis_wide_at(gs[k], e) * scale[e];
+                        if (!given)
+                            values[e] -= less[e] + (ignis_wide_at(xs[k], e) - mean[e]) * slope[e];
+                    }
+                    ignis_store(dx + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));
+                }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds, const Wide *average_g,
+                           const Wide *average_gh, const ignis_channels s)
+{
+    if (s.packed && average_g)
+        apply_backward<PACK, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+    else if (s.packed)
+        apply_backward<PACK, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+    else if (average_g)
+        apply_backward<1, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+    else
+        apply_backward<1, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+}

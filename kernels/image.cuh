@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/*  image.cuh - walks over images [n, height, width, channels], for kernels that compute each element of one from a few pixels of another
+
+    A thread has a pack of channels of a pixel. Compiled with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS_IMAGE_THREADS threads,
+    grids any number of blocks. packed: channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes.
+*/
+#ifndef IGNIS_IMAGE_CUH
+#define IGNIS_IMAGE_CUH
+
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+
+#define PACK (16 / (int)sizeof(T)) /* elements */
+#define IGNIS_IMAGE_THREADS 256
+
+/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31
+    (Granlund and Montgomery, PLDI 1994). The host has the same structs. */
+struct ignis_divisor {
+    uint32_t size, multiplier, shift;
+};
+
+/*  What is computed, dst, and what it is computed from, src. */
+struct ignis_images {
+    ignis_divisor packs, width, height; /* of a pixel, and of dst */
+    int src_width, src_height, packed;
+    long long channels, count; /* packs of dst */
+};
+
+struct ignis_pixel {
+    long long image;
+    int y, x, channel;
+};
+
+__device__ inline long long quotient(long long n, const ignis_divisor &d)
+{
+    return n >> 31 == 0 ? (long long)((__umulhi((uint32_t)n, d.multiplier) + (uint32_t)n) >> d.shift) : n / d.size;
+}
+
+/*  Where pack i of dst is. */
+template <int N> __device__ inline ignis_pixel pixel_of(const ignis_images &images, long long i)
+{
+    const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width), image = quotient(row, images.height);
+    return {image, (int)(row - image * images.height.size), (int)(pixel - row * images.width.size),
+            (int)(i - pixel * images.packs.size) * N};
+}
+
+/*  The element of src that stands for a pixel of dst: the same image and channel of row 0 and column 0. */
+__device__ inline long long src_of(const ignis_images &images, const ignis_pixel &at)
+{
+    return at.image * images.src_height * images.src_width * images.channels + at.channel;
+}
+
+/*  f(first element of a pack of dst, where that is) for each pack of this thread's. */
+template <int N, typename F> __device__ inline void each_pixel(const ignis_images &images, F f)
+{
+    for (long long i = (long long)blockIdx.x * IGNIS_IMAGE_THREADS + threadIdx.x; i < images.count;
+         i += (long long)gridDim.x * IGNIS_IMAGE_THREADS)
+        f(i * N, pixel_of<N>(images, i));
+}
+
+#endif /* IGNIS_IMAGE_CUH */

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+/*  upsample.cu - images at another size, by the nearest pixel or linear in between, forward and backward
+
+    Position o of a dimension of the result lies at (o * step + start) / den of the image. That is exact, in whole numbers: the nearest
+    pixel is that rounded down, and the weights of linear interpolation are the remainder over den, and what is left of 1. The
+    gradient of a pixel is gathered from the positions that it has weight in.
+
+    See image.cuh.
+*/
+#include "image.cuh"
+
+/*  A dimension. The host has the same structs. */
+struct ignis_scaling {
+    int in, out, step, start, is_linear;
+    ignis_divisor den, by_step;
+};
+
+struct ignis_resampling {
+    ignis_images images;
+    ignis_scaling dim[2]; /* rows, columns */
+};
+
+/*  Two neighbours, and the weight of the second. */
+struct ignis_between {
+    int low, high;
+    Wide weight;
+};
+
+__device__ inline ignis_between between(const ignis_scaling &s, int o)
+{
+    const long long den = s.den.size, at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));
+    const int low = (int)quotient(at, s.den), rest = (int)(at - low * den);
+    return {low, min(low + 1, s.in - 1), s.is_linear ? (Wide)rest / (Wide)den : Wide(0)};
+}
+
+template <int N> __device__ inline void add_pack(Wide (&sum)[N], const T *from, Wide weight)
+{
+    const ignis_pack<T, N> pack = ignis_load<N>(from);
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        sum[e] += ignis_wide_at(pack, e) * weight;
+}
+
+/*  Pixels without weight are not read: they might be infinite. */
+template <int N> __device__ inline void upsample(T *y, const T *x, const ignis_resampling &p)
+{
+    each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
+        const ignis_between rows = between(p.dim[0], at.y), columns = between(p.dim[1], at.x);
+        const T *const image = x + src_of(p.images, at);
+        const long long width = p.images.src_width, channels = p.images.channels;
+        const T *const low = image + (rows.low * width + columns.low) * channels;
+        if (rows.weight == 0 && columns.weight == 0) {
+            ignis_store(y + to, ignis_load<N>(low));
+            return;
+        }
+        const long long right = (columns.high - columns.low) * channels, down = (rows.high - rows.low) * width * channels;
+        Wide sum[N] = {};
+        add_pack(sum, low, (1 - rows.weight) * (1 - columns.weight));
+        if (columns.weight != 0)
+            add_pack(sum, low + right, (1 - rows.weight) * columns.weight);
+        if (rows.weight != 0)
+            add_pack(sum, low + down, rows.weight * (1 - columns.weight));
+        if (rows.weight != 0 && columns.weight != 0)
+            add_pack(sum, low + down + right, rows.weight * columns.weight);
+        ignis_store(y + to, ignis_pack_round<T>(sum));
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_upsample(T *y, const T *x, const ignis_resampling p)
+{
+    if (p.images.packed)
+        upsample<PACK>(y, x, p);
+    else
+        upsample<1>(y, x, p);
+}
+
+/*  Positions begin to end are those that a pixel has weight in; at is how far the first lies from it, in units of 1 / den. */
+struct ignis_reach {
+    int begin, end;
+    long long at;
+};
+
+__device__ inline ignis_reach reach_of(const ignis_scaling &s, int pixel)
+{
+    const long long den = s.den.size, before = (pixel - s.is_linear) * den - s.start - (s.is_linear ? 0 : 1);
+    const long long last = (pixel + 1) * den - 1 - s.start;
+    ignis_reach reach;
+    reach.begin = before < 0 ? 0 : (int)quotient(before, s.by_step) + 1;
+    reach.end = last < 0 ? 0 : (int)min(quotient(last, s.by_step) + 1, (long long)s.out);
+    reach.at = (long long)reach.begin * s.step + s.start - pixel * den;
+    return reach;
+}
+
+/*  The weight that a pixel has in a position so far from it: as between has it, where positions before the first pixel, and behind the last one,
+    are those pixels. */
+__device__ inline Wide weight_of(const ignis_scaling &s, int pixel, long long at, Wide den)
+{
+    if (!s.is_linear || (pixel == 0 && at < 0) || (pixel == s.in - 1 && at > 0))
+        return Wide(1);
+    return at >= 0 ? 1 - (Wide)at / den : (Wide)(s.den.size + at) / den;
+}
+
+template <int N> __device__ inline void upsample_backward(T *dx, const T *dy, const ignis_resampling &p)
+{
+    const Wide row_den = (Wide)p.dim[0].den.size, column_den = (Wide)p.dim[1].den.size;
+    each_pixel<N>(p.images, [&](long long to, const ignis_pixel &pixel) {
+        const ignis_reach rows = reach_of(p.dim[0], pixel.y), columns = reach_of(p.dim[1], pixel.x);
+        const T *const image = dy + src_of(p.images, pixel);
+        Wide sum[N] = {};
+        long long row_at = rows.at;
+        for (int r = rows.begin; r < rows.end; r++, row_at += p.dim[0].step) {
+            const Wide row_weight = weight_of(p.dim[0], pixel.y, row_at, row_den);
+            const T *from = image + ((long long)r * p.images.src_width + columns.begin) * p.images.channels;
+            long long at = columns.at;
+#pragma unroll 2
+            for (int c = columns.begin; c < columns.end; c++, at += p.dim[1].step, from += p.images.channels)
+                add_pack(sum, from, row_weight * weight_of(p.dim[1], pixel.x, at, column_den));
+        }
+        ignis_store(dx + to, ignis_pack_round<T>(sum));
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_upsample_backward(T *dx, const T *dy, const ignis_resampling p)
+{
+    if (p.images.packed)
+        upsample_backward<PACK>(dx, dy, p);
+    else
+        upsample_backward<1>(dx, dy, p);
+}

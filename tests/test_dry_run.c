@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+/*  test_dry_run.c - programs that run without a device, and what memory is used for */
+#define IGNIS_TRACE_CALLS
+#include "tensor.h"
+
+#include "../ignis_collective.h"
+
+#undef REQUIRE
+#include "../bench/models.h"
+#undef REQUIRE
+
+static ignis_desc dry_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dry_run = true;
+    return desc;
+}
+
+TEST(a_dry_run_needs_no_libraries_and_is_a_device)
+{
+    ignis_desc desc = dry_desc();
+    ignis_device_info facts, info;
+    ignis_library_info library;
+    memset(&facts, 0, sizeof facts);
+    desc.cuda_library = desc.nvrtc_library = desc.cublas_library = "/nowhere";
+    SETUP(&desc);
+    CHECK_INT(ignis_device_count(), 1);
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_INT(info.compute_major, 9);
+    CHECK_INT(info.memory_total, (int64_t)139 << 30);
+    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &library));
+    CHECK_TEXT(library.path, "dry run");
+    CHECK_STATUS(ignis_device_use(1), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    CHECK_OK(ignis_shutdown());
+
+    snprintf(facts.name, sizeof facts.name, "small");
+    facts.compute_major = 7;
+    facts.compute_minor = 5;
+    facts.multiprocessors = 40;
+    facts.memory_total = (int64_t)1 << 30;
+    desc.dry_device = &facts;
+    SETUP(&desc);
+    CHECK_OK(ignis_device_query(0, &info));
+    CHECK_TEXT(info.name, "small");
+    CHECK_INT(10 * info.compute_major + info.compute_minor, 75);
+    CHECK_INT(info.multiprocessors, 40);
+    CHECK_INT(info.warp_size, 32);
+    CHECK_INT(memory().device_total, (int64_t)1 << 30);
+}
+
+TEST(what_a_dry_run_reads_is_zero)
+{
+    ignis_desc desc = dry_desc();
+    double values[3] = {1, 2, 3};
+    ignis_array_desc array_desc;
+    ignis_array array, wrapped;
+    ignis_tensor numbers, sum;
+    ignis_ticket ticket;
+    bool done = false;
+    SETUP(&desc);
+    numbers = tensor_of(values, IGNIS_SHAPE(3), IGNIS_F32, false);
+    sum = ignis_sum(numbers);
+    CHECK(ignis_item(sum) == 0);
+    CHECK_OK(ignis_tensor_release(numbers));
+    CHECK_OK(ignis_tensor_release(sum));
+    array = test_array(1, 3);
+    CHECK_OK(ignis_array_to_host(array, values, IGNIS_F64, 3));
+    CHECK(values[0] == 0 && values[2] == 0);
+    values[0] = 1;
+    ticket = ignis_array_to_host_async(array, values, IGNIS_F64, 3);
+    CHECK_OK(ignis_ticket_query(ticket, &done));
+    CHECK(done);
+    CHECK_OK(ignis_ticket_wait(ticket));
+    CHECK(values[0] == 0);
+
+    memset(&array_desc, 0, sizeof array_desc); /* its addresses are device memory, and end where the allocation does */
+    array_desc.shape = IGNIS_SHAPE(3);
+    array_desc.ptr = ignis_array_device_ptr(array);
+    wrapped = ignis_array_create(&array_desc);
+    CHECK(wrapped.id != 0);
+    CHECK_OK(ignis_array_free(wrapped));
+    array_desc.shape = IGNIS_SHAPE((int64_t)1 << 30);
+    CHECK_INT(ignis_array_create(&array_desc).id, 0);
+    CHECK_FAILS(ignis_array_create(&array_desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_OK(ignis_array_free(array));
+}
+
+static void *count_call(void *count)
+{
+    ++*(int *)count;
+    return NULL;
+}
+static void call_back(void *count) { (void)count_call(count); }
+
+TEST(kernels_streams_events_and_graphs_do_nothing_well)
+{
+    static const char source[] = "this is no CUDA, and nobody looks";
+    ignis_desc desc = dry_desc();
+    ignis_launch launch = test_launch(7, 32);
+    ignis_kernel kernel;
+    ignis_array array;
+    ignis_arg arg;
+    ignis_event event;
+    ignis_graph graph;
+    void *stream;
+    double ms = -1;
+    int calls = 0;
+    float symbol = 1;
+    SETUP(&desc);
+    array = test_array(3, 5);
+    arg = ignis_arg_array(array);
+    kernel = test_compile(source, "any", NULL);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_kernel_set_symbol(kernel, "factor", &symbol, sizeof symbol));
+    launch.block[0] = 2000;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, &arg, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    launch.block[0] = 32;
+
+    stream = ignis_stream_create(NULL);
+    event = ignis_event_create();
+    CHECK_OK(ignis_stream_use(stream));
+    CHECK_OK(ignis_event_record(event, NULL));
+    CHECK_OK(ignis_event_wait(event));
+    CHECK_OK(ignis_event_elapsed_ms(event, event, &ms));
+    CHECK(ms == 0);
+    CHECK_OK(ignis_stream_call(NULL, call_back, &calls));
+    CHECK_INT(calls, 1);
+
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_fill(array, 2));
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_stream_call(NULL, call_back, &calls));
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    graph = ignis_graph_end();
+    CHECK_INT(calls, 1);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_stream_free(stream));
+    CHECK_OK(ignis_event_free(event));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_array_free(array));
+}
+
+TEST(memory_runs_out_where_the_device_says)
+{
+    ignis_desc desc = dry_desc();
+    ignis_device_info facts;
+    ignis_array_desc array_desc;
+    ignis_array half, other;
+    memset(&facts, 0, sizeof facts);
+    memset(&array_desc, 0, sizeof array_desc);
+    facts.memory_total = (int64_t)64 << 20;
+    desc.dry_device = &facts;
+    SETUP(&desc);
+    array_desc.shape = IGNIS_SHAPE((int64_t)40 << 20);
+    array_desc.dtype = IGNIS_U8;
+    half = ignis_array_create(&array_desc);
+    other = ignis_array_create(&array_desc);
+    CHECK_OK(ignis_array_to_device(half));
+    CHECK_STATUS(ignis_array_to_device(other), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
+    CHECK_MESSAGE_HAS("has 25165824 of 67108864 bytes free");
+    CHECK_OK(ignis_array_free(half));
+    CHECK_OK(ignis_array_to_device(other)); /* what was freed is there again */
+    CHECK_OK(ignis_array_free(other));
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_INT(memory().device_free, (int64_t)64 << 20);
+}
+
+TEST(nothing_is_shared_in_a_dry_run)
+{
+    ignis_desc desc = dry_desc();
+    SETUP(&desc);
+    CHECK_INT(ignis_comm_init(NULL).id, 0);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_UNSUPPORTED);
+    CHECK_HAS(ignis_status_message(), "dry run");
+    ignis_status_clear();
+}
+
+TEST(values_are_right_again_after_a_dry_run)
+{
+    ignis_desc desc = dry_desc();
+    ignis_array array;
+    SETUP(&desc);
+    CHECK_OK(ignis_array_free(test_array(2, 3)));
+    CHECK_OK(ignis_shutdown());
+    SETUP(NULL);
+    array = test_array(2, 3);
+    test_check_series(array, 6, 0.0F, 1.0F);
+    CHECK_OK(ignis_array_free(array));
+}
+
+/* --- peaks ---------------------------------------------------------------------------------------------------------------------- */
+
+/*  What bench/README.md says was measured had this optimizer, in place of gpt_optimize. */
+static void optimize_as_measured(gpt *g)
+{
+    ignis_adamw_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 3e-4;
+    desc.zero_grad = true;
+    g->optimizer = ignis_adamw(&desc);
+    for (i = 0; i < g->count; i++)
+        CHECK_OK(ignis_optimizer_add(g->optimizer, g->all[i], g->decays[i]));
+}
+
+static ignis_memory_info gpt_peak(const gpt_shape *shape, void (*optimize)(gpt *))
+{
+    static gpt g;
+    ignis_memory_info info;
+    gpt_open(&g, shape);
+    optimize(&g);
+    gpt_step(&g);
+    gpt_step(&g);
+    info = memory();
+    CHECK_OK(ignis_graph_begin());
+    gpt_step(&g);
+    g.graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(g.graph));
+    CHECK_OK(ignis_graph_free(g.graph));
+    gpt_close(&g);
+    return info;
+}
+
+static ignis_memory_info llama_peak(void)
+{
+    static llama l;
+    ignis_memory_info info;
+    llama_open(&l);
+    llama_step(&l);
+    llama_step(&l);
+    info = memory();
+    llama_close(&l);
+    return info;
+}
+
+/*  The same program, with own products as those of cuBLASLt ask for memory as they like, takes the same memory on the device and dry. */
+TEST(the_peak_is_that_of_the_device)
+{
+    ignis_desc desc;
+    ignis_device_info facts;
+    ignis_memory_info wet, damp;
+    int model;
+    memset(&desc, 0, sizeof desc);
+    desc.matmul = IGNIS_MATMUL_OWN;
+    desc.dry_device = &facts;
+    simulated = true; /* the sizes are tiny */
+    for (model = 0; model < 2; model++) {
+        desc.dry_run = false;
+        SETUP(&desc);
+        CHECK_OK(ignis_device_query(0, &facts));
+        wet = model ? llama_peak() : gpt_peak(&gpt_124m, gpt_optimize);
+        CHECK_OK(ignis_shutdown());
+        desc.dry_run = true;
+        SETUP(&desc);
+        damp = model ? llama_peak() : gpt_peak(&gpt_124m, gpt_optimize);
+        CHECK_OK(ignis_shutdown());
+        CHECK_INT(damp.live_peak, wet.live_peak);
+        CHECK_INT(damp.reserved_peak, wet.reserved_peak);
+        CHECK_INT(damp.allocations, wet.allocations);
+        CHECK_INT(damp.driver_allocations, wet.driver_allocations);
+    }
+}
+
+static void check_measured(const ignis_memory_info *info, double gib)
+{
+    double peak = (double)info->reserved_peak / (1 << 30);
+    char text[128];
+    snprintf(text, sizeof text, "the peak is %.2f GiB, %.2f were measured", peak, gib);
+    if (peak < 0.95 * gib || peak > 1.05 * gib)
+        test__fail(__FILE__, __LINE__, text);
+}
+
+/*  The peaks that bench_training has measured on an H200: bench/README.md. */
+TEST(peaks_of_models_are_those_measured)
+{
+    ignis_desc desc = dry_desc();
+    ignis_memory_info info;
+    if (test_is_bypass())
+        SKIP("they were measured with the cache");
+    simulated = false;
+    SETUP(&desc);
+    info = gpt_peak(&gpt_124m, optimize_as_measured);
+    check_measured(&info, 14.3);
+    CHECK_OK(ignis_shutdown());
+    SETUP(&desc);
+    info = gpt_peak(&gpt_1558m, optimize_as_measured);
+    check_measured(&info, 46.8);
+}
+
+/* --- rows -------------------------------------------------------------------------------------------------------------------------- */
+
+static const ignis_memory_row *row_of(const ignis_memory_row *rows, int count, const char *tag, const char *call)
+{
+    static const ignis_memory_row none;
+    int i;
+    for (i = 0; i < count; i++)
+        if (strcmp(rows[i].tag, tag) == 0 && strcmp(rows[i].call, call) == 0)
+            return &rows[i];
+    CHECK_TEXT(tag, "to be found");
+    return &none;
+}
+
+static void check_rows(bool traced)
+{
+    ignis_memory_row rows[16];
+    const ignis_memory_row *row;
+    ignis_array_desc desc;
+    ignis_array a, b, view;
+    int count, line, i;
+    int64_t live = 0, peak = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(1000);
+    desc.tag = "weights";
+    a = ignis_array_create(&desc), line = __LINE__;
+    CHECK_INT(ignis_memory_rows(0, NULL, 0), 0); /* it has no memory yet */
+    CHECK_OK(ignis_array_to_device(a));
+    desc.tag = NULL;
+    b = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_zero(b));
+    view = ignis_array_slice(b, 0, 1, 2);
+    CHECK_OK(ignis_array_free(b)); /* the view keeps the memory */
+    count = ignis_memory_rows(0, rows, 16);
+    CHECK_INT(count, 2);
+    for (i = 0; i < count; i++) {
+        live += rows[i].live_bytes;
+        peak += rows[i].peak_bytes;
+    }
+    CHECK_INT(live, memory().live_bytes);
+    CHECK_INT(peak, traced ? memory().live_peak : 0);
+    row = row_of(rows, count, "weights", "ignis_array_create");
+    CHECK(row->live_bytes >= 4000 && row->live_bytes <= 4096);
+    CHECK_INT(row->live_blocks, 1);
+    CHECK_TEXT(row->inside, "");
+    CHECK_HAS(row->file, "test_dry_run.c");
+    CHECK_INT(row->line, line);
+    CHECK_INT(row_of(rows, count, "", "ignis_array_create")->live_blocks, 1);
+
+    CHECK_OK(ignis_array_free(view));
+    CHECK_OK(ignis_array_free(a));
+    count = ignis_memory_rows(0, rows, 1);
+    CHECK_INT(count, traced ? 2 : 0);
+    if (traced) {
+        CHECK_INT(rows[0].live_bytes + rows[0].live_blocks, 0);
+        CHECK(rows[0].peak_bytes > 0);
+    }
+}
+
+TEST(memory_is_counted_by_tag_call_and_line)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    SETUP(&desc);
+    check_rows(test_env("IGNIS_TRACE_MEMORY"));
+    CHECK_OK(ignis_shutdown());
+    desc.trace_memory = true;
+    SETUP(&desc);
+    check_rows(true);
+    CHECK_OK(ignis_shutdown());
+    desc.dry_run = true;
+    desc.trace_memory = false;
+    SETUP(&desc);
+    check_rows(true);
+}
+
+/*  Rows of a step: what backward takes says so, and what all had at the peak adds up to the peak. */
+TEST(rows_at_the_peak_add_up_to_it)
+{
+    static ignis_memory_row rows[256];
+    ignis_desc desc = dry_desc();
+    ignis_scope scope;
+    ignis_tensor x, w;
+    int64_t peak = 0;
+    bool backward = false;
+    int count, i;
+    SETUP(&desc);
+    x = tensor_noise(IGNIS_SHAPE(67, 129), IGNIS_F32, 1, false);
+    w = tensor_noise(IGNIS_SHAPE(31, 129), IGNIS_F32, 2, true);
+    for (i = 0; i < 3; i++) {
+        scope = ignis_scope_begin();
+        CHECK_OK(ignis_backward(ignis_sum(ignis_gelu(ignis_matmul_t(x, w))), IGNIS_NO_ARRAY));
+        ignis_scope_end(scope);
+    }
+    count = ignis_memory_rows(0, rows, 256);
+    for (i = 0; i < count && i < 256; i++) {
+        peak += rows[i].peak_bytes;
+        backward = backward || strcmp(rows[i].inside, "ignis_backward") == 0;
+        CHECK(i == 0 || rows[i].peak_bytes <= rows[i - 1].peak_bytes);
+    }
+    CHECK_INT(peak, memory().live_peak);
+    CHECK(backward);
+    CHECK_OK(ignis_tensor_release(x));
+    CHECK_OK(ignis_tensor_release(w));
+}
+
+TEST(rows_have_errors)
+{
+    ignis_desc desc = dry_desc();
+    ignis_memory_row row;
+    SETUP(&desc);
+    CHECK_FAILS(ignis_memory_rows(0, &row, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_memory_rows(0, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_memory_rows(1, &row, 1), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
