@@ -14,7 +14,7 @@
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
         >>map           formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
-        >>kernel        CUDA source compiled, cached, launched          ON KERNELS
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
@@ -174,12 +174,45 @@
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
-        compiler run, but NVRTC must be installed: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+        compiler run. The version of NVRTC is part of the key, so that another one compiles anew; where there is none, what the last one has
+        left is used. Errors name your file and line (ignis_kernel_desc.name).
 
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
         by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
+
+    ON SHIPPING (>>setup, >>kernel)
+
+        A program that is given to others needs their driver and nothing else, when its kernels are compiled beforehand, into a bundle:
+
+            1. IGNIS_RECORD=game.record ./game           as it is, on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each
+                                                         program that it asks for becomes a line of the file (ignis_desc.record)
+            2. ignis_embed game.record --archs 75,80,86,89,90a,100,120 --ptx 75 --ptx 80 -o game_kernels.h
+                                                         compiles them, without a GPU (cc -O2 -I. tools/ignis_embed.c -lm -ldl -lpthread)
+            3. ignis_desc desc = {.bundle = ignis_bundle, .bundle_size = sizeof ignis_bundle, .compile = IGNIS_COMPILE_NEVER};
+                                                         or -o game.ignis, and ignis_desc.bundle_path
+            4. ignis_bundle_check(NULL)                  at the start of the program: all that does not fit, in one message
+
+        The bundle is asked before the caches. With IGNIS_COMPILE_NEVER neither NVRTC nor cuBLASLt is opened: what is in no bundle, and in no
+        warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
+        bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
+
+        What is recorded? Every program that is asked for, formulas and kernels of the program's own with all of their text; so walk all its ways
+        while recording, with dtypes and shapes that will occur. Several runs add to one file, and ignis_embed takes several files. Which kernel Ignis
+        chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
+        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
+        other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
+        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. Only a formula that meets other ranks, dtypes, or rows of another
+        divisibility than it was recorded with is another program.
+
+        Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
+        everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
+        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images are packed; --plain leaves that out.
+
+        Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
+        that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
+        to ignis_kernel_compile as ignis_kernel_desc.image.
 
     ON TENSORS AND SCOPES (>>tensor)
 

@@ -11,6 +11,8 @@
 examples=${1:-build/default}
 out=${2:-$examples/driver_only}
 ARCHS=${ARCHS:-90a}
+cold=IGNIS_CACHE_DIR=off
+if [ -n "$IGNIS_CUDA_LIBRARY" ]; then cold=IGNIS_VERBOSE=0; fi # on the simulator, whose compiler is slow, from the cache
 mkdir -p "$out"
 
 fail() {
@@ -42,7 +44,7 @@ run() { # name, command ...
     say "$name: bundled for $ARCHS${PTX:+ and PTX $PTX}" $name.embed.log build/ignis_embed "$out/$name.record" --archs "$ARCHS" ${PTX:+--ptx $PTX} \
         -o "$out/$name.ignis"
     sed 's/^/    /' "$out/$name.embed.log"
-    say "$name: with NVRTC, no cache" $name.nvrtc.log env IGNIS_CACHE_DIR=off IGNIS_MATMUL=own "$@"
+    say "$name: with NVRTC" $name.nvrtc.log env $cold IGNIS_MATMUL=own "$@"
     say "$name: from the bundle alone" $name.log $alone IGNIS_BUNDLE="$out/$name.ignis" "$@"
     words "$out/$name.nvrtc.log" >"$out/$name.expected"
     words "$out/$name.log" >"$out/$name.said"
