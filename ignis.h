@@ -203,8 +203,8 @@
         chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
         the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
         other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
-        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. Only a formula that meets other ranks, dtypes, or rows of another
-        divisibility than it was recorded with is another program.
+        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another divisibility
+        than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
@@ -9986,6 +9986,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
     char path[1024], *text;
+    uint64_t release;
     size_t size = 0;
     if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) ||
                                   ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
@@ -10001,8 +10002,9 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
         ignis__free(text);
     }
     ignis__kernels_state.last_read = true;
+    release = ignis__kernels_state.last_release;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
-    return ignis__kernels_state.last_release;
+    return release;
 }
 
 /*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
