@@ -11094,13 +11094,16 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
 /*  Counts the programs of a bundle for a device, and names those without an image for it. */
 IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info, ignis__text *missing)
 {
-    ignis__bundle_entry before = IGNIS__ZERO, found;
+    ignis__bundle_entry found;
     uint32_t i, k;
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        for (k = 0; k < i && memcmp(entry.key, (before = ignis__bundle_get(bundle, k)).key, sizeof entry.key) != 0; k++)
-            ;
-        if (k < i)
+        bool seen = false;
+        for (k = 0; k < i && !seen; k++) {
+            ignis__bundle_entry before = ignis__bundle_get(bundle, k);
+            seen = memcmp(entry.key, before.key, sizeof entry.key) == 0;
+        }
+        if (seen)
             continue;
         info->programs++;
         if (ignis__bundle_find(bundle, entry.key, capability, INT32_MAX, &found) > 0) {

@@ -207,6 +207,8 @@ TEST(other_sizes_need_no_other_record)
 {
     ignis_desc desc = recording();
     const char *arch;
+    if (getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("its kernels take minutes to compile, and other tests run them");
     names_of("sizes");
     SETUP(&desc);
     arch = own_arch();
