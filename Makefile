@@ -101,7 +101,7 @@ build/nvrtc_check: ignis_kernels.h
 build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
-$(OUT)/%: examples/%.c $(HEADERS)
+$(OUT)/%: examples/%.c $(HEADERS) examples/picture.h
 	@mkdir -p $(OUT)
 	$(CC) -O0 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
@@ -126,9 +126,11 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt hello save_load custom_kernel formula custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
+heat = $(OUT)/heat $(OUT)/heat.png
+cg = $(OUT)/cg $(OUT)/cg.png
 train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
@@ -209,8 +211,8 @@ check-torch: $(SIMULATOR)
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
-LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows ops_shape map training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul gemm layers)
+LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map training)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim optimizers losses matmul gemm layers conv)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
@@ -268,7 +270,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.c examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp)
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:

@@ -17,9 +17,9 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .map .sum .shape .norm .image .rope
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image .rope
                         .embedding .index .sort .loss .attention
-        >>optim         AdamW, SGD, schedules, clipping
+        >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
 
@@ -282,6 +282,14 @@
 
         Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2, results), and
         ignis_array_map_many, which updates arrays together.
+
+        Losses that have no function of their own in >>ops.loss are a line each, for ignis_map_mean, _sum or ignis_map (y is -1 or 1):
+
+            hinge             "max(1 - x*y, 0)"                      soft margin       "softplus(-x*y)"
+            margin ranking    "max(margin - y*(a - b), 0)"           Poisson           "exp(x) - t*x"
+            log-cosh          "d = abs(x - t); d + softplus(-2*d) - log(2)"
+            Gaussian          "0.5*(log(v) + square(x - t)/v)"
+            focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
         ignis_shutdown, on disk beyond that. So a text that is made anew with other numbers in it each time is a mistake: values are for
@@ -607,6 +615,7 @@ typedef enum ignis_status {
     X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
+    X(CONV_SHAPE, SHAPE, "images, weights and bias of a convolution fit together")                                   \
     X(REPORT_IO, IO, "a report can be written to the file that is named")                                            \
     X(KERNEL_MISSING, COMPILE, "where nothing is compiled, each program is in the bundle or in the cache")           \
     X(KERNEL_IMAGE, FORMAT, "the image of a kernel is a whole cubin, fatbin or PTX text")                            \
@@ -2025,6 +2034,36 @@ typedef enum ignis_activation {
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
                                  ignis_activation activation);
 
+/* >>ops.conv ---------------------------------------------------------------------------------------------------- */
+
+/*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
+typedef struct ignis_conv_desc {
+    int stride[2];   /* pixels from one patch to the next (1) */
+    int padding[2];  /* zeros before the first and behind the last pixel (0) */
+    int dilation[2]; /* pixels from one tap of a patch to the next (1) */
+    int groups;      /* the channels of a result depend on those of x in the same one of so many groups (1) */
+} ignis_conv_desc;
+
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus bias; ignis_conv1d - of rows of
+    points. As in PyTorch it is a correlation: w is not turned round.
+    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become that
+    by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by the same.
+    Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups], bias [outs] or no handle for none;
+    the result [images, out height, out width, outs] with out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. For
+    ignis_conv1d the same without height. desc may be null for all defaults.
+    Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, f32 with ignis_desc.allow_tf32;
+    channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2), are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
+    ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
+    f64, gradients too, in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that
+    is not [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
+    than 2^30 pixels, or elements of a patch).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
@@ -2469,13 +2508,68 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
-/*  What a loss gives of the losses of all rows. */
-typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+/*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
+    sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+typedef enum ignis_reduction {
+    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none */
+    IGNIS_REDUCTION_SUM,      /* [1] */
+    IGNIS_REDUCTION_NONE,     /* all of them, in the shape of the elements or rows */
+    IGNIS_REDUCTION_COUNT
+} ignis_reduction;
+
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2 of d = |x - target| where d is below
+    delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a Location Parameter, 1964)
+    One pass over memory, and one for the gradients, of x and of targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta,
+    divided by beta. Losses that are not here are a line each: see ON FORMULAS.
+    Shapes: equal; targets of any dtype, x of a floating one.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction);
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
+
+typedef struct ignis_bce_desc {
+    ignis_tensor weight;       /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
+    ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
+    ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
+} ignis_bce_desc;
+
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1 - p)), with p = sigmoid(logit)
+    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
+
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) - x), 0 where t is 0
+    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities, too. The mean is over rows
+    (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the gradients.
+    Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
+
+/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
+    Each length counts as 1e-8 at least. Three sums and a formula. The loss for y = 1 (alike) or -1 is a line:
+    ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
+    Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_map; SHAPE, DTYPE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b);
 
 typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
     int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
     int64_t chunk;             /* of ignis_linear_cross_entropy: rows whose logits exist at a time (4096, or as many as have
                                   2^27 logits; all, where that takes less memory) */
@@ -2485,14 +2579,27 @@ typedef struct ignis_cross_entropy_desc {
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
+    With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
+    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
+    logits, and one in backward, which needs them; fewer than 2^24 classes.
     The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (2^30 columns or more).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
+    A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
+    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults.
+    Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
 /*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
     The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
@@ -2504,7 +2611,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more).
+    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more; label_smoothing, IGNIS_REDUCTION_NONE).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
@@ -2519,24 +2626,34 @@ typedef enum ignis_mask {
 } ignis_mask;
 
 typedef struct ignis_sdpa_desc {
-    int num_heads;    /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask;  /* IGNIS_MASK_CAUSAL */
-    double scale;     /* of the scores, positive (1 / sqrt(head_dim)) */
+    int num_heads;        /* a row of q is num_heads heads of head_dim elements (1) */
+    int num_kv_heads;     /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    ignis_mask mask;      /* IGNIS_MASK_CAUSAL */
+    double scale;         /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;           /* a query sees keys that are less than so many places from its own (all) */
+    double softcap;       /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor bias;    /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the scores
     Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
     result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
+    desc->window: query i is at the place of key i + sk - sq. With a causal mask it sees that key and the window - 1 before it, else window - 1 on
+    both sides. desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind their sequence's length see
+    its keys as others do. Keys that nobody sees take no time, forward and backward. desc->softcap is that of Gemma 2.
+    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Its gradient is
+    added up over what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
+    does not matter.
     f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least and there are a query and a
-    key (for the gradients 32 queries, or 16 if head_dim is not 64), and CUDA is 12.0 or newer; their gradients need 4 bytes for each element
-    of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to the
-    logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for the parts
-    of a result, at most 2^18 bytes for each multiprocessor.
+    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least, there are a query and a key
+    (for the gradients 32 queries, or 16 if head_dim is not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each
+    element of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to
+    the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for
+    the parts of a result, at most 2^18 bytes for each multiprocessor.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
-    positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale or softcap is
+    not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
@@ -2564,6 +2681,17 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
 
+/*  ignis_decode_sdpa_with - ignis_decode_sdpa with the options of ignis_sdpa
+    The query comes last in its sequence, also where lengths say that this has fewer keys than the cache has room for: a window is the last
+    `window` keys before the length. So a batch may have sequences of different lengths, and a graph that was captured may go on with a cache
+    that grows, whose length is in device memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as
+    many as k has room for. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_sdpa and ignis_decode_sdpa.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+
 /* >>optim ------------------------------------------------------------------------------------------------------- */
 
 /*  Parameters, and the state that is kept for each of them. */
@@ -2585,6 +2713,14 @@ typedef struct ignis_schedule_desc {
     double floor;        /* what part of lr is left at the end (0) */
 } ignis_schedule_desc;
 
+/*  The scale of the loss, for f16, whose small gradients would be 0: ignis_scale_loss. */
+typedef struct ignis_loss_scale_desc {
+    double initial;   /* 65536 is usual (0: losses are not scaled) */
+    double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
+    double backoff;   /* and after a step that is skipped (0.5) */
+    int64_t interval; /* 2000 */
+} ignis_loss_scale_desc;
+
 typedef struct ignis_adamw_desc {
     double lr;           /* 1e-3 */
     double beta1;        /* 0.9 */
@@ -2598,6 +2734,8 @@ typedef struct ignis_adamw_desc {
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
                        Those of data-parallel training stay where they are, and become zero (false) */
+    bool coupled; /* Adam: weight decay is part of the gradient (false) */
+    ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -2608,24 +2746,70 @@ typedef struct ignis_sgd_desc {
     bool no_master; /* these as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
 } ignis_sgd_desc;
+
+typedef struct ignis_rmsprop_desc {
+    double lr;           /* 1e-2 */
+    double alpha;        /* 0.99 */
+    double eps;          /* 1e-8 */
+    double momentum;     /* 0 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_rmsprop_desc;
+
+typedef struct ignis_lion_desc {
+    double lr;           /* 1e-4 */
+    double beta1;        /* 0.9 */
+    double beta2;        /* 0.99 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_lion_desc;
+
+typedef struct ignis_muon_desc {
+    double lr;           /* 1e-3 */
+    double momentum;     /* 0.95 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
+    bool no_master;  /* these as in ignis_adamw_desc */
+    bool zero_grad;
+    bool drop_grad;
+    ignis_loss_scale_desc loss_scale;
+} ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
     int64_t step;     /* steps so far */
     double lr;        /* of the last step */
-    double grad_norm; /* when gradients were clipped last, before it */
+    double grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
     int parameters;
+    double loss_scale; /* 1 where losses are not scaled */
+    int64_t skipped;   /* steps, which step does not count */
 } ignis_optimizer_info;
 
 typedef enum ignis_optimizer_part {
-    IGNIS_OPTIMIZER_SELF,   /* f64 [8]: learning rate, clipping, count of steps */
+    IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
-    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients */
+    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER  /* f32 copy of an f16 or bf16 parameter */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
     ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
+    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the divided gradient, eps outside of the root
+    ignis_lion - by Lion (Chen et al. 2023): steps of equal size along the sign of a mean; decay as AdamW's
+    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead, made orthogonal by five rounds of a
+    Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
+    is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
+    0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
     Errors: ARGUMENT (a number outside its range, schedule.total), DEVICE, MEMORY, CUDA.
@@ -2633,19 +2817,24 @@ typedef enum ignis_optimizer_part {
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
+IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc);
+IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
+IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
     One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
-    replayed. Without any gradient nothing happens, and no step is counted.
+    replayed. Without any gradient nothing happens, and no step is counted. With a loss scale the gradients are looked through first, which
+    ignis_clip_grad_norm does, too, and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay. So does
+    one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -2667,6 +2856,16 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
+
+/*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
+    The next step divides the gradients by it, and clipping measures them without it. The scale is on the device, where the steps change it as
+    ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph.
+    backward comes before the next step; a loss has the scale of one optimizer.
+    Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
+    Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer optimizer, ignis_tensor loss);
 
 /*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
@@ -2816,6 +3015,14 @@ static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const 
 {
     return ignis_gradcheck(fn, user_data, inputs, count, &desc);
 }
+static inline ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv2d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv1d(x, w, bias, &desc);
+}
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
@@ -2828,10 +3035,22 @@ static inline ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_
 {
     return ignis_sdpa_packed(qkv, &desc, &rope);
 }
+static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+{
+    return ignis_decode_sdpa_with(q, k, v, &desc);
+}
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
 static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
+}
+static inline ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+{
+    return ignis_nll_loss(x, targets, &desc);
+}
+static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
+{
+    return ignis_bce_with_logits(logits, targets, &desc);
 }
 static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
                                                       const ignis_cross_entropy_desc &desc)
@@ -2840,6 +3059,9 @@ static inline ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
+static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
+static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -4029,6 +4251,10 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuTensorMapEncodeTiled,                                                                                                         \
       (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
        int, int, int),                                                                                                                     \
+      12000, 0)                                                                                                                            \
+    X(int, cuTensorMapEncodeIm2col,                                                                                                        \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const int *, const int *, unsigned,          \
+       unsigned, const unsigned *, int, int, int, int),                                                                                    \
       12000, 0)                                                                                                                            \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
@@ -11865,28 +12091,39 @@ typedef struct ignis__tensor_map {
     uint64_t words[16];
 } ignis__tensor_map;
 
+/*  What pixels of images a tile has: so many, one after the other of a box in each image, from lower to upper, which count from the first and
+    the last pixel on, of every step-th row and column. Columns come first. */
+typedef struct ignis__tensor_pixels {
+    int lower[2], upper[2], step[2], count;
+} ignis__tensor_pixels;
+
 /*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
     after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
-    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. */
+    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. With pixels (null: none) the array is
+    [image, row, column, channel], and a tile has box[0] channels of them. */
 IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype,
                                                        ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
-                                                       const int *box)
+                                                       const int *box, const ignis__tensor_pixels *pixels)
 {
     enum { F16 = 6, F32 = 7, F64 = 8, BF16 = 9, NO_INTERLEAVE = 0, SWIZZLE_128_BYTES = 3, PROMOTE_TO_128_BYTES = 2, ZEROS_OUTSIDE = 0 };
     int type = dtype == IGNIS_F16 ? F16 : dtype == IGNIS_BF16 ? BF16 : dtype == IGNIS_F64 ? F64 : F32, i;
     unsigned long long sizes[5], steps[5], aligned[24];
-    unsigned boxes[5], ones[5];
+    unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
-    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64);
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && dtype >= IGNIS_F16 && dtype <= IGNIS_F64 && (!pixels || rank == 4));
     for (i = 0; i < rank; i++) {
         sizes[i] = (unsigned long long)dims[i];
         steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
-        boxes[i] = (unsigned)box[i];
-        ones[i] = 1;
+        boxes[i] = pixels ? 0 : (unsigned)box[i];
+        walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
     }
-    if (IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
-                           (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, ones, NO_INTERLEAVE, SWIZZLE_128_BYTES,
-                            PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+    if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
+                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
+                                     PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
+               : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
+                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;
@@ -11912,10 +12149,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
     X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
     X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
+    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias")                            \
     X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
     X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
     X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
     X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
+    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias")                    \
     X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
     X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
     X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
@@ -11945,9 +12184,14 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
     X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
     X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
+    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny")                                                   \
     X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
     X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
     X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
+    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
+    X(DEPTHWISE_ODD, DEPTHWISE_CU, "ignis_depthwise_odd")                                      \
+    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
+    X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
     X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
@@ -11985,7 +12229,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
     X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
     X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
+    X(ADAM, OPTIM_CU, "ignis_adam")                                                            \
     X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
+    X(RMSPROP, OPTIM_CU, "ignis_rmsprop")                                                      \
+    X(LION, OPTIM_CU, "ignis_lion")                                                            \
+    X(MUON, OPTIM_CU, "ignis_muon")                                                            \
+    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply")                                                \
     X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
     X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
     X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
@@ -12072,13 +12321,15 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
+#define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
+
 /*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
                                             ignis__module *unit)
 {
     ignis__program program;
-    char dtype_define[32], copy[128];
-    const char *options[8];
+    char dtype_define[32], copy[IGNIS__DEFINES];
+    const char *options[10];
     char *text = ignis__source_join(&ignis__sources[source]), *at;
     bool made;
     if (!text) {
@@ -12145,7 +12396,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
 typedef struct ignis__variant {
     ignis__builtin builtin;
     ignis_dtype dtype;
-    char define[128]; /* options, separated by spaces */
+    char define[IGNIS__DEFINES]; /* options, separated by spaces */
     ignis__module module;
     void *function;
     struct ignis__variant *next;
@@ -12171,6 +12422,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
                                                             ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
+    IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
     if (variant)
         return variant->function;
     variant = (ignis__variant *)ignis__alloc(sizeof *variant);
@@ -15695,6 +15947,16 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     return status;
 }
 
+/*  Releases what a call has made; no handle: nothing. */
+static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (!tensor)
+        return;
+    (void)ignis__tensor_end_handle(call, tensor);
+    ignis__tensor_drop(call, tensor);
+}
+
 /* --- scopes ----------------------------------------------------------------------------------------------------------- */
 
 IGNIS_API ignis_scope ignis_scope_begin(void)
@@ -18144,12 +18406,43 @@ typedef struct ignis__epilogue {
     ignis__array *row_sums;    /* [m]: the sums of op(a) over k */
 } ignis__epilogue;
 
+/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
+    bits. kernels/ignis.cuh has the same struct. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    if (size >> 31)
+        return d;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  The patches of a convolution, as in kernels/gemm.cuh. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns, channels, across;
+    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
+    int64_t weight_row, pixel, out_image, out_row, out_column;
+} ignis__patches;
+
 /*  The parameters of the kernels, as in kernels/gemm.cuh. */
 typedef struct ignis__gemm {
     ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums;
     int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
     double factor;
     int splits, transpose_a, transpose_b, activation, gradient, accumulate, packed_a, packed_b, packed_out;
+    ignis__patches patches;
+    /* what kernels do not see */
+    int patches_of;          /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
+    int64_t wgmma_k;         /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    int64_t images, weights; /* of these; and the channels of the weights */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block and its threads, how many blocks a multiprocessor has at a time, and nanoseconds: what 64 elements of k of a tile
@@ -18170,6 +18463,7 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 4, 200, 450, 1000, 0},
     {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 4800, 4800, 1000, 0},
     {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 1500, 2000, 1000, 0},
+    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 400, 800, 0},
 };
 /* clang-format on */
 
@@ -18182,7 +18476,7 @@ typedef struct ignis__gemm_kernel {
     bool packs;                     /* operands whose rows are no packs are copied first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    char define[160]; /* of its variant; "": none */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
@@ -18201,7 +18495,8 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && p->m < most && p->n < most && p->k < most && p->batch < most;
+    return ignis__gemm_has_wgmma(op, dtype) && p->k > 0 && (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most &&
+           p->batch < most;
 }
 
 /*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
@@ -18212,7 +18507,9 @@ static double ignis__gemm_time(const ignis__op *op, ignis_dtype dtype, const ign
     int64_t blocks = ignis__gemm_tiles(p, tile->rows, tile->columns) * splits, rounds = ignis__ceil_div(blocks, room);
     double bytes = 64.0 * (double)(size * (ignis__clamp(p->m, 0, tile->rows) + ignis__clamp(p->n, 0, tile->columns)));
     double scale =
-        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ? size == 8 ? 2 : 1 : (double)size / 2;
+        tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL || tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+            ? size == 8 ? 2 : 1
+            : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors), latency = scale * tile->latency * (double)rounds;
     double cache = bytes * (double)(blocks < room ? blocks : room) * (double)rounds / 9500, time;
     step = step > latency ? step : latency;
@@ -18245,12 +18542,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 {
     const ignis__gemm_tile *best = NULL;
     ignis__gemm_kernel kernel;
+    ignis__gemm q = *p;
     int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[dtype].size;
     int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[dtype].size;
     bool rounds = dtype == IGNIS_F16 || dtype == IGNIS_BF16 || (dtype == IGNIS_F32 && ignis__allow_tf32);
     bool tensor_cores = rounds && op->work.device->info.compute_major >= 8, wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, dtype, p);
-    bool packed = p->packed_a && p->packed_b,
-         may_pack = (p->packed_a || bytes_a <= ignis__gemm_pack_limit) && (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     int i, turn;
     memset(&kernel, 0, sizeof kernel);
@@ -18258,11 +18556,15 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
         bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile->builtin == IGNIS__BUILTIN_GEMM_MMA || tile->builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        if ((hopper || mma) != tensor_cores || (hopper && (!wgmma || !(packed || may_pack))))
+        bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
+                     : (hopper || mma) != tensor_cores) ||
+            (hopper && (!wgmma || !(packed || may_pack))))
             continue;
+        q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
         for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, p, tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, p, tile, splits);
+            int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
+            double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
             if (best && time >= least)
@@ -18277,10 +18579,14 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.rows = kernel.summed_rows = best->rows;
     kernel.columns = best->columns;
     kernel.threads = best->threads;
+    tensor_cores = tensor_cores && best->builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    if (p->patches_of)
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
         return kernel;
-    snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p->transpose_a, p->transpose_b);
+    snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
+             p->transpose_b, p->patches_of);
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
@@ -18307,7 +18613,52 @@ static void ignis__gemm_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype d
     box[0] = 64;
     box[1] = box_rows;
     box[2] = 1;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, at, 3, dims, strides, box, NULL);
+}
+
+/*  A map of the array that has patches: so many pixels of the grid, for a tap. */
+static void ignis__patches_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p, int count)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t dims[4], strides[3];
+    ignis__tensor_pixels pixels;
+    int box = 64, grid[2], i;
+    dims[0] = q->pixel;
+    dims[1] = q->width;
+    dims[2] = q->height;
+    dims[3] = p->images;
+    strides[0] = 2 * q->pixel;
+    strides[1] = strides[0] * q->width;
+    strides[2] = strides[1] * q->height;
+    grid[0] = (int)q->columns.size;
+    grid[1] = (int)q->rows.size;
+    pixels.count = count;
+    for (i = 0; i < 2; i++) {
+        pixels.lower[i] = q->first[1 - i];
+        pixels.step[i] = q->stride[1 - i];
+        pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
+    }
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->patches_of == 1 ? p->a : p->b, 4, dims, strides, &box, &pixels);
+}
+
+/*  A map of the pixels of out that are those of the grid. */
+static void ignis__patches_out_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+{
+    const ignis__patches *q = &p->patches;
+    int64_t dims[4], strides[3];
+    ignis__tensor_pixels pixels;
+    int box = 64;
+    memset(&pixels, 0, sizeof pixels);
+    pixels.step[0] = pixels.step[1] = 1;
+    pixels.count = 64;
+    dims[0] = p->n;
+    dims[1] = q->columns.size;
+    dims[2] = q->rows.size;
+    dims[3] = p->images;
+    strides[0] = 2 * q->out_column;
+    strides[1] = 2 * q->out_row;
+    strides[2] = 2 * q->out_image;
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, p->out, 4, dims, strides, &box, &pixels);
 }
 
 /*  Whether all rows of so many elements, from these addresses on, are whole packs. */
@@ -18378,7 +18729,8 @@ static void ignis__gemm_end(ignis__op *op, ignis__builtin builtin, int rows, ign
     int64_t sums = ignis__ceil_div(p->m, rows);
     if (epilogue->column_sums)
         p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch_row(op, builtin, dtype, ignis__gemm_tiles(p, rows, 128), 256, params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL, ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0,
+                     params);
     if (epilogue->column_sums)
         ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
@@ -18398,8 +18750,9 @@ static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residu
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d",
-             p->transpose_a, p->transpose_b, columns, direct, direct ? p->activation : 0,
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
+             "-DIGNIS_OTHER=%d",
+             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
              !direct       ? 0
              : p->gradient ? 2
                            : ignis__gemm_other(p) != p->pre);
@@ -18417,10 +18770,14 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
     ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, "", 0, IGNIS__EVERY_ARCH);
-    snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d", p.transpose_a, p.transpose_b);
+    snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    if (p.patches_of)
+        ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, define, 0, IGNIS__EVERY_ARCH);
+    snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
+             p.patches_of);
     if (halves || (dtype == IGNIS_F32 && ignis__allow_tf32))
         ignis__request_own(IGNIS__SOURCE_GEMM_MMA_CU, dtype, define, 80, IGNIS__EVERY_ARCH);
-    for (columns = 128; halves && columns <= 256; columns += 128) {
+    for (columns = 128; halves && (!p.patches_of || p.wgmma_k) && columns <= 256; columns += 128) {
         for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
             ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
             ignis__request_own(IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, define, 90, 90);
@@ -18438,18 +18795,30 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (direct && ignis__compile_never && !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
+        if (direct && !p->patches.apart && ignis__compile_never &&
+            !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
             !ignis__bundle_has(&ignis__the_bundle, IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
         blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
-        ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
-                        p->transpose_a ? 64 : kernel->rows);
-        ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                        p->transpose_b ? kernel->columns : 64);
+        if (p->patches_of == 1)
+            ignis__patches_map(op, &a, dtype, p, kernel->rows);
+        else
+            ignis__gemm_map(op, &a, dtype, p->a, p->transpose_a ? p->m : p->k, p->row_a, p->transpose_a ? p->k : p->m, p->batch, p->batch_a,
+                            p->transpose_a ? 64 : kernel->rows);
+        if (p->patches_of == 1) /* weights: a tap is a matrix */
+            ignis__gemm_map(op, &b, dtype, p->b, p->weights, p->patches.weight_row, p->transpose_b ? p->n : p->patches.weight_channels,
+                            p->patches.weight_row / p->weights, p->weights, p->transpose_b ? kernel->columns : 64);
+        else if (p->patches_of == 2)
+            ignis__patches_map(op, &b, dtype, p, 64);
+        else
+            ignis__gemm_map(op, &b, dtype, p->b, p->transpose_b ? p->k : p->n, p->row_b, p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
+                            p->transpose_b ? kernel->columns : 64);
         other = out = a; /* where they are not used */
-        if (direct)
+        if (direct && p->patches.apart)
+            ignis__patches_out_map(op, &out, dtype, p);
+        else if (direct)
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
@@ -18464,11 +18833,11 @@ typedef struct ignis__gemm_copy {
     int64_t row, stride, rows;
 } ignis__gemm_copy;
 
-/*  Gives an operand, matrices of so many rows, room of its own where they are packs. */
+/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
 static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at, int64_t *row, int64_t rows,
-                             int64_t count, int64_t *batch, int *packed)
+                             int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
-    int64_t pack = ignis__pack_elements(dtype);
+    int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
     if (*packed)
         return;
@@ -18476,22 +18845,63 @@ static void ignis__gemm_move(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy 
     copy->row = *row;
     copy->stride = ignis__ceil_div(*row, pack) * pack;
     copy->rows = *batch ? rows * count : rows;
-    copy->to = ignis__op_write(op, ignis__op_new_row(op, copy->rows * copy->stride, dtype));
+    copy->to = ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
     *at = copy->to;
     *row = copy->stride;
     *batch = *batch ? rows * copy->stride : 0;
-    *packed = 1;
+    *packed = (int)(whole / pack);
+}
+
+/*  Makes one or two copies. */
+static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
+{
+    void *params[] = {a, b};
+    int64_t pack = ignis__pack_elements(dtype),
+            packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
 /*  Copies operands whose rows are no packs to where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
-    void *params[] = {&a, &b};
-    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a);
-    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype,
-                         ignis__ceil_div((a.rows * a.stride + b.rows * b.stride) / ignis__pack_elements(dtype), 256), 256, params);
+    ignis__gemm_move(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a, &p->packed_a,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_move(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b, &p->packed_b,
+                     ignis__pack_elements(dtype));
+    ignis__gemm_copies(op, dtype, &a, &b);
+}
+
+/*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
+static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+{
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p);
+    bool row_sums = epilogue->row_sums && kernel.sums_rows;
+    ignis__gemm_request(dtype, p, epilogue);
+    if (kernel.packs)
+        ignis__gemm_pack(op, dtype, p);
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
+        p->k = p->split_k = p->wgmma_k;
+    }
+    if (kernel.splits > 1) {
+        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), 64) * 64;
+        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
+    }
+    if (p->splits > 1)
+        p->partial = ignis__gemm_room(op, p->splits * p->batch * p->m * p->n, dtype);
+    else if (epilogue->column_sums)
+        p->column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+    if (row_sums)
+        p->row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p->splits, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, p);
+    if (p->splits > 1)
+        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+    else if (epilogue->column_sums)
+        ignis__gemm_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+    if (row_sums)
+        ignis__gemm_sums(op, epilogue->row_sums, p->row_sums, p->splits);
+    return row_sums;
 }
 
 /*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
@@ -18500,8 +18910,6 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
-    ignis__gemm_kernel kernel;
-    bool row_sums;
     if (p.k > 0) {
         p.a = ignis__op_read(op, a);
         p.b = ignis__op_read(op, b);
@@ -18510,29 +18918,7 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
         return false;
     p.packed_a = p.k == 0 || ignis__gemm_packed(dtype, p.a, p.row_a, p.batch_a);
     p.packed_b = p.k == 0 || ignis__gemm_packed(dtype, p.b, p.row_b, p.batch_b);
-    ignis__gemm_request(dtype, &p, epilogue);
-    kernel = ignis__gemm_choose(op, dtype, &p);
-    row_sums = epilogue->row_sums && kernel.sums_rows;
-    if (kernel.packs)
-        ignis__gemm_pack(op, dtype, &p);
-    if (kernel.splits > 1) {
-        p.split_k = ignis__ceil_div(ignis__ceil_div(p.k, kernel.splits), 64) * 64;
-        p.splits = (int)ignis__ceil_div(p.k, p.split_k);
-    }
-    if (p.splits > 1)
-        p.partial = ignis__gemm_room(op, p.splits * p.batch * p.m * p.n, dtype);
-    else if (epilogue->column_sums)
-        p.column_sums = ignis__gemm_sums_room(op, epilogue->column_sums, ignis__ceil_div(p.m, kernel.summed_rows), dtype);
-    if (row_sums)
-        p.row_sums = ignis__gemm_sums_room(op, epilogue->row_sums, p.splits, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, &p);
-    if (p.splits > 1)
-        ignis__gemm_end(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, &p, epilogue);
-    else if (epilogue->column_sums)
-        ignis__gemm_sums(op, epilogue->column_sums, p.column_sums, ignis__ceil_div(p.m, kernel.summed_rows));
-    if (row_sums)
-        ignis__gemm_sums(op, epilogue->row_sums, p.row_sums, p.splits);
-    return row_sums;
+    return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
 
 /* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
@@ -19051,12 +19437,15 @@ static void ignis__measured_close(void)
 
 /* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: by wgmma, of a round of tiles at least, of which next to nothing
-    lies outside. What is done to the result costs them less. */
+/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles, and by wgmma, of a round of tiles at least, of
+    which next to nothing lies outside. What is done to the result costs them less. */
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
+    if (product->k <= 512 &&
+        ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch <= 2 * op->work.device->info.multiprocessors)
+        return true;
     return tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
            product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
@@ -20101,9 +20490,26 @@ IGNIS_API ignis_tensor ignis_value(double value)
     return handle;
 }
 
+typedef enum ignis__loss_kind {
+    IGNIS__LOSS_NONE, /* any formula */
+    IGNIS__LOSS,      /* its result is of f32 at least */
+    IGNIS__LOSS_ALIKE /* that, and its first two inputs are of one shape, over which the others spread */
+} ignis__loss_kind;
+
+/*  What a model gives and its targets must not spread over each other by mistake. */
+static bool ignis__map_fits_loss(ignis__op *op, const ignis__map_run *run)
+{
+    if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
+        return false;
+    if (ignis__shape_same(&run->shape, &op->in[0]->shape))
+        return true;
+    return ignis__op_fail(op, IGNIS_DIAG_SPREAD_SHAPE, "the weights do not spread over the first input, which is %s, but make it %s",
+                          ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
+}
+
 /*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
 static bool ignis__map_tensors(ignis__op *op, const char *call, const char *formula, const ignis_inputs *inputs, int results,
-                               ignis__map_run *run, ignis__map_rule *rule)
+                               ignis__map_run *run, ignis__map_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -20121,6 +20527,8 @@ static bool ignis__map_tensors(ignis__op *op, const char *call, const char *form
         run->dtype[at[i]] = op->in[i]->dtype;
     }
     op->ok = ignis__map_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
+    if (loss == IGNIS__LOSS_ALIKE && op->ok)
+        op->ok = ignis__map_fits_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
         run->address[at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
@@ -20191,7 +20599,8 @@ static ignis_tensor ignis__map_end(ignis__op *op, ignis__array *out, const char 
 }
 
 /*  A formula of several results, which are recorded apart. */
-static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results)
+static ignis_status ignis__map(const char *call, const char *formula, const ignis_inputs *inputs, int count, ignis_tensor *results,
+                               ignis__loss_kind loss)
 {
     ignis__map_rule rule;
     ignis__map_run run;
@@ -20199,10 +20608,12 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
     ignis__op op;
     int k;
     memset(results, 0, sizeof *results * (size_t)count);
-    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, count, &run, &rule, loss))
         return ignis__failed();
     for (k = 0; k < count && op.ok; k++) {
         run.out[k] = ignis__map_dtype(&run, k);
+        if (loss)
+            run.out[k] = ignis__wide_dtype(run.out[k]);
         out[k] = ignis__op_new(&op, &run.shape, run.out[k]);
         run.to[k] = ignis__op_write(&op, out[k]);
     }
@@ -20222,17 +20633,24 @@ static ignis_status ignis__map(const char *call, const char *formula, const igni
     return ignis__failed();
 }
 
-IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+/*  One result. */
+static ignis_tensor ignis__map_each(const char *call, const char *formula, const ignis_inputs *inputs, ignis__loss_kind loss)
 {
     ignis_tensor result;
-    (void)ignis__map("ignis_map", formula, &inputs, 1, &result);
+    (void)ignis__map(call, formula, inputs, 1, &result, loss);
     return result;
+}
+
+IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs)
+{
+    return ignis__map_each("ignis_map", formula, &inputs, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, int count, ignis_tensor *results)
 {
     static const char call[] = "ignis_map_many";
-    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results) : ignis__failed();
+    return ignis__map_results(call, count, results) ? ignis__map(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
+                                                    : ignis__failed();
 }
 
 /*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
@@ -20265,7 +20683,7 @@ static bool ignis__map_reduced_shape(ignis__op *op, const ignis_shape *shape, co
 }
 
 static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, const char *formula, const ignis_inputs *inputs,
-                                       const ignis_reduce_desc *desc)
+                                       const ignis_reduce_desc *desc, ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__map_rule rule;
@@ -20278,7 +20696,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
     char type;
     if (ignis__enter(call) && !ignis__map_reducer_valid(call, reducer))
         return ignis__no_tensor();
-    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule))
+    if (!ignis__map_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
         return ignis__no_tensor();
     if (op.ok && ignis__map_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
         type = run.formula->term[run.formula->result[0]].type;
@@ -20288,6 +20706,7 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
                         (type == 'b' && reducer != IGNIS_REDUCE_MEAN && reducer != IGNIS_REDUCE_LOGSUMEXP)
                     ? IGNIS_I64
                 : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || reducer == IGNIS_REDUCE_LOGSUMEXP) ? IGNIS_F32
+                : loss                                                                               ? ignis__wide_dtype(dtype)
                                                                                                      : dtype;
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
@@ -20320,17 +20739,17 @@ static ignis_tensor ignis__map_reduced(const char *call, ignis_reducer reducer, 
 
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_sum", IGNIS_REDUCE_SUM, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_mean(const char *formula, ignis_inputs inputs)
 {
-    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL);
+    return ignis__map_reduced("ignis_map_mean", IGNIS_REDUCE_MEAN, formula, &inputs, NULL, IGNIS__LOSS_NONE);
 }
 
 IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs, const ignis_reduce_desc *desc)
 {
-    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc);
+    return ignis__map_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
 /* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
@@ -20755,14 +21174,10 @@ static void ignis__strided_finish(ignis__strided *k)
     if (k->rank == 0)
         k->size[k->rank++] = 1;
     for (i = 0, k->count = 1; i < k->rank; i++) {
-        uint64_t size = (uint64_t)k->size[i], shift = 0;
+        ignis__divisor size = ignis__divisor_of(k->size[i]);
         k->count *= k->size[i];
-        if (size >> 31)
-            continue; /* the kernel divides by it in 64 bits then */
-        while ((uint64_t)1 << shift < size)
-            shift++;
-        k->shift[i] = (uint32_t)shift;
-        k->multiplier[i] = (uint32_t)(((((uint64_t)1 << shift) - size) << 32) / size + 1);
+        k->shift[i] = size.shift;
+        k->multiplier[i] = size.multiplier;
     }
 }
 
@@ -21384,6 +21799,518 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
 
+/* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
+
+/*  A convolution along the rows or the columns of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are those of a group. It is the product of the matrix of x's patches, [images * out * out, kernel * kernel *
+    channels], and the transposed weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[2];
+    ignis_dtype dtype;
+    int sides; /* 1: of rows of points */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
+typedef struct ignis__conv_walk {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_walk;
+
+static ignis__conv_walk ignis__conv_forward_walk(const ignis__conv_side *side)
+{
+    ignis__conv_walk walk;
+    walk.grid = side->out;
+    walk.taps = side->kernel;
+    walk.first = -side->padding;
+    walk.stride = side->stride;
+    walk.step = side->dilation;
+    walk.weight = 0;
+    walk.weight_step = 1;
+    return walk;
+}
+
+/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
+    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for each phase those are every few taps, and from one
+    to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+static ignis__conv_walk ignis__conv_backward_walk(const ignis__conv_side *side, int64_t phase)
+{
+    ignis__conv_walk walk;
+    int64_t common = side->stride, rest = side->dilation, tap, last;
+    while (rest) { /* greatest common divisor */
+        int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    memset(&walk, 0, sizeof walk);
+    walk.grid = phase < side->in ? ignis__ceil_div(side->in - phase, side->stride) : 0;
+    walk.stride = 1;
+    walk.step = side->dilation / common;
+    walk.weight_step = -(side->stride / common);
+    for (tap = 0; tap < -walk.weight_step && tap < side->kernel; tap++)
+        if ((phase + side->padding - tap * side->dilation) % side->stride == 0) {
+            walk.taps = ignis__ceil_div(side->kernel - tap, -walk.weight_step);
+            last = tap - (walk.taps - 1) * walk.weight_step;
+            walk.first = (phase + side->padding - last * side->dilation) / side->stride;
+            walk.weight = last;
+            break;
+        }
+    return walk;
+}
+
+/*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
+static bool ignis__conv_takes_pixels(const ignis__conv_walk *walk, int64_t size)
+{
+    int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
+    return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
+           (walk->taps - 1) * walk->step <= 255;
+}
+
+static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+
+/*  A convolution that is a product of matrices as they are: x [rows, channels] w^T. */
+static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
+{
+    int i;
+    if (c->groups != 1)
+        return false;
+    for (i = 0; i < 2; i++)
+        if (c->side[i].kernel != 1 || c->side[i].stride != 1 || c->side[i].padding != 0)
+            return false;
+    memset(product, 0, sizeof *product);
+    product->m = c->images * c->side[0].in * c->side[1].in;
+    product->n = c->outs;
+    product->k = c->channels;
+    product->batch = 1;
+    product->batch_a = product->m * product->k;
+    product->batch_b = product->k * product->n;
+    product->transpose_b = 1;
+    product->dtype = (int)c->dtype;
+    return true;
+}
+
+/*  Each channel of the result is that of one channel of x. */
+static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
+
+/*  An array of pixels, or weights, that is an operand: rows of so many channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as they lie there */
+    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
+} ignis__conv_operand;
+
+/*  Reads two operands, of so many rows of channels. Where tensor cores are used, channels that are no packs are copied to where they are; a pack
+    of few channels is half as large. */
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2], ignis__array *const arrays[2],
+                                 const int64_t channels[2])
+{
+    bool tensor_cores = op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
+                        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+    ignis__gemm_copy copies[2];
+    int64_t none = 0;
+    int i;
+    memset(copies, 0, sizeof copies);
+    for (i = 0; i < 2; i++) {
+        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
+        operand[i].at = ignis__op_read(op, arrays[i]);
+        operand[i].channels = channels[i];
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+            operand[i].packed = (int)(whole / pack);
+        else
+            operand[i].packed = 0;
+        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
+            ignis__gemm_move(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels, arrays[i]->numel / channels[i], 1, &none,
+                             &operand[i].packed, pack);
+    }
+    if (op->ok && (copies[0].to || copies[1].to))
+        ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
+}
+
+/*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
+static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_walk walk[2], int64_t height, int64_t width,
+                                const ignis__conv_operand *pixels, int64_t channels)
+{
+    ignis__patches *q = &p->patches;
+    int64_t whole = ignis__ceil_div(channels, 64) * 64;
+    int i;
+    p->patches_of = of;
+    p->images = c->images;
+    q->rows = ignis__divisor_of(walk[0].grid);
+    q->columns = ignis__divisor_of(walk[1].grid);
+    q->channels = ignis__divisor_of(channels);
+    q->across = ignis__divisor_of(walk[1].taps);
+    q->height = (int)height;
+    q->width = (int)width;
+    q->pixel = c->groups * pixels->channels;
+    for (i = 0; i < 2; i++) {
+        q->first[i] = (int)walk[i].first;
+        q->stride[i] = (int)walk[i].stride;
+        q->step[i] = (int)walk[i].step;
+    }
+    q->weight = (int)(walk[0].weight * c->side[1].kernel + walk[1].weight);
+    q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
+    q->weight_step[1] = (int)walk[1].weight_step;
+    p->wgmma_k = 0;
+    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_takes_pixels(&walk[0], height) &&
+        ignis__conv_takes_pixels(&walk[1], width) && (of == 1 || channels == whole))
+        p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
+}
+
+/*  The weights as the second operand of a product with patches. */
+static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
+{
+    p->b = w->at;
+    p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
+    p->weights = w->channels;
+    p->patches.weight_row = ignis__conv_taps(c) * w->channels;
+    p->patches.weight_channels = (int)c->outs;
+    p->packed_b = w->packed;
+}
+
+/*  A depthwise convolution with the parameters of its product (kernels/depthwise.cu); sums: of the gradient of w (null: another one). */
+static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
+{
+    enum { TAPS = 9, PIXELS = 4, MOST_ACROSS = 16 }; /* of a block */
+    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks;
+    bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
+    int across;
+    void *params[] = {p, &across};
+    pack = packed ? pack : 1;
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
+    slabs = ignis__ceil_div(c->groups, across * pack);
+    if (!sums) {
+        ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_ODD, c->dtype,
+                             slabs * ignis__ceil_div(p->m, 256 / across * PIXELS), 256, params);
+        return;
+    }
+    chunks = ignis__ceil_div(p->n, TAPS);
+    blocks = 4 * op->work.device->info.multiprocessors; /* of which each adds up 8 pixels a thread at least */
+    p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(p->k, 256 / across * 8));
+    p->split_k = ignis__ceil_div(p->k, p->splits);
+    p->partial = ignis__gemm_sums_room(op, sums, p->splits, c->dtype);
+    ignis__op_launch_row(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_ODD, c->dtype,
+                         slabs * chunks * p->splits, 256, params);
+    ignis__gemm_sums(op, sums, p->partial, p->splits);
+}
+
+/*  Runs a product with patches. False: row sums are left to the caller. */
+static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums, const ignis__epilogue *epilogue)
+{
+    if (!op->ok)
+        return false;
+    if (p->packed_a != 1 || p->packed_b != 1)
+        p->wgmma_k = 0;
+    if (!ignis__conv_is_depthwise(c))
+        return ignis__gemm_compute(op, c->dtype, p, epilogue);
+    ignis__depthwise(op, c, p, sums);
+    return false;
+}
+
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x, ignis__array *w,
+                                ignis__array *bias)
+{
+    ignis__array *const arrays[2] = {x, w};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue;
+    ignis__product product;
+    ignis__gemm p;
+    int64_t channels[2];
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.bias = bias;
+    if (!op->ok || out->numel == 0)
+        return;
+    if (ignis__conv_is_product(c, &product)) {
+        ignis__matmul_run(op, &product, out, x, w, &epilogue);
+        return;
+    }
+    channels[0] = channels[1] = c->channels;
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    walk[0] = ignis__conv_forward_walk(&c->side[0]);
+    walk[1] = ignis__conv_forward_walk(&c->side[1]);
+    memset(&product, 0, sizeof product);
+    product.m = c->images * c->side[0].out * c->side[1].out;
+    product.n = c->outs;
+    product.k = ignis__conv_taps(c) * operand[0].channels;
+    product.batch = c->groups;
+    product.batch_a = operand[0].channels;
+    product.transpose_b = 1;
+    product.dtype = (int)c->dtype;
+    p = ignis__gemm_params(op, &product, out, &epilogue);
+    p.a = operand[0].at;
+    p.packed_a = operand[0].packed;
+    ignis__conv_patches(&p, c, 1, walk, c->side[0].in, c->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_weights(&p, c, &operand[1]);
+    p.patches.out_column = c->groups * c->outs;
+    p.patches.out_row = p.patches.out_column * c->side[1].out;
+    p.patches.out_image = p.patches.out_row * c->side[0].out;
+    ignis__conv_compute(op, c, &p, NULL, &epilogue);
+}
+
+/*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
+static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__array *const arrays[2] = {g, w};
+    int64_t size = ignis__dtypes[c->dtype].size, phase[2], channels[2];
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__product product;
+    ignis__gemm p;
+    bool zeroed = g->numel == 0 || w->numel == 0;
+    if (!op->ok || dx->numel == 0)
+        return;
+    for (phase[0] = 0; phase[0] < c->side[0].stride; phase[0]++) /* pixels that no patch meets */
+        for (phase[1] = 0; phase[1] < c->side[1].stride; phase[1]++)
+            zeroed = zeroed || ignis__conv_backward_walk(&c->side[0], phase[0]).taps == 0 ||
+                     ignis__conv_backward_walk(&c->side[1], phase[1]).taps == 0;
+    if (zeroed)
+        ignis__op_zero(op, dx);
+    if (!op->ok || g->numel == 0 || w->numel == 0)
+        return;
+    channels[0] = c->outs;
+    channels[1] = c->channels;
+    ignis__conv_operands(op, c, operand, arrays, channels);
+    for (phase[0] = 0; phase[0] < c->side[0].stride && op->ok; phase[0]++) {
+        walk[0] = ignis__conv_backward_walk(&c->side[0], phase[0]);
+        for (phase[1] = 0; phase[1] < c->side[1].stride && op->ok; phase[1]++) {
+            int made = op->made_count;
+            walk[1] = ignis__conv_backward_walk(&c->side[1], phase[1]);
+            if (walk[0].taps * walk[1].taps * walk[0].grid * walk[1].grid == 0)
+                continue;
+            memset(&product, 0, sizeof product);
+            product.m = c->images * walk[0].grid * walk[1].grid;
+            product.n = c->channels;
+            product.k = walk[0].taps * walk[1].taps * operand[0].channels;
+            product.batch = c->groups;
+            product.batch_a = operand[0].channels;
+            product.dtype = (int)c->dtype;
+            p = ignis__gemm_params(op, &product, dx, &nothing);
+            p.a = operand[0].at;
+            p.packed_a = operand[0].packed;
+            ignis__conv_patches(&p, c, 1, walk, c->side[0].out, c->side[1].out, &operand[0], operand[0].channels);
+            ignis__conv_weights(&p, c, &operand[1]);
+            p.row_b = operand[1].channels;
+            p.patches.apart = c->side[0].stride > 1 || c->side[1].stride > 1;
+            p.patches.out_column = c->groups * c->channels * c->side[1].stride;
+            p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
+            p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
+            p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
+            ignis__conv_compute(op, c, &p, NULL, &nothing);
+            ignis__op_unmake(op, made);
+        }
+    }
+}
+
+/*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g, ignis__array *x)
+{
+    ignis__array *const arrays[2] = {g, x};
+    ignis__conv_operand operand[2];
+    ignis__conv_walk walk[2];
+    ignis__epilogue epilogue;
+    ignis__product product;
+    ignis__array *out = dw;
+    ignis__spread rows;
+    ignis__gemm p;
+    int64_t channels[2], taps = ignis__conv_taps(c);
+    bool summed = false;
+    rows.outer = 1;
+    rows.n = c->images * c->side[0].out * c->side[1].out;
+    rows.inner = c->groups * c->outs;
+    memset(&epilogue, 0, sizeof epilogue);
+    epilogue.row_sums = c->groups == 1 ? db : NULL;
+    if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
+        ignis__op_zero(op, dw);
+    } else if (op->ok && dw && dw->numel > 0) {
+        channels[0] = c->outs;
+        channels[1] = c->channels;
+        ignis__conv_operands(op, c, operand, arrays, channels);
+        walk[0] = ignis__conv_forward_walk(&c->side[0]);
+        walk[1] = ignis__conv_forward_walk(&c->side[1]);
+        if (operand[1].channels != c->channels)
+            out = ignis__op_new_row(op, c->groups * c->outs * taps * operand[1].channels, c->dtype);
+        memset(&product, 0, sizeof product);
+        product.m = c->outs;
+        product.n = taps * operand[1].channels;
+        product.k = rows.n;
+        product.batch = c->groups;
+        product.batch_a = operand[0].channels;
+        product.batch_b = operand[1].channels;
+        product.transpose_a = 1;
+        product.dtype = (int)c->dtype;
+        p = ignis__gemm_params(op, &product, out, &epilogue);
+        p.a = operand[0].at;
+        p.b = operand[1].at;
+        p.row_a = c->groups * operand[0].channels;
+        p.packed_a = operand[0].packed;
+        p.packed_b = operand[1].packed;
+        ignis__conv_patches(&p, c, 2, walk, c->side[0].in, c->side[1].in, &operand[1], operand[1].channels);
+        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
+        if (op->ok && out != dw) { /* without the channels that were added */
+            ignis__strides s;
+            memset(&s, 0, sizeof s);
+            s.rank = 2;
+            s.size[0] = c->groups * c->outs * taps;
+            s.size[1] = c->channels;
+            s.from[0] = operand[1].channels;
+            s.to[0] = c->channels;
+            s.from[1] = s.to[1] = 1;
+            ignis__op_strided(op, dw, out, &s);
+        }
+    }
+    if (db && !summed)
+        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+}
+
+static ignis_status ignis__conv_backward(const ignis_backward_args *args)
+{
+    const ignis__conv *c = (const ignis__conv *)args->params;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__product product;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, c->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+        return ignis__failed();
+    if (args->needed[1])
+        gradients[1] = ignis__op_new_like(&op, op.in[2]);
+    if (args->input_count > 2 && args->needed[2])
+        gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+    if (ignis__conv_is_product(c, &product)) {
+        if (args->needed[0])
+            gradients[0] = ignis__matmul_grad_a(&op, &product, op.in[0], op.in[1], op.in[2]);
+        if (op.ok && (gradients[1] || gradients[2]))
+            ignis__linear_weight_backward(&op, &product, gradients[1], gradients[2], op.in[0], op.in[1]);
+        return ignis__op_give(&op, args, args->input_count, gradients);
+    }
+    if (args->needed[0]) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        if (op.ok)
+            ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
+    }
+    if (op.ok && (gradients[1] || gradients[2]))
+        ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
+static bool ignis__conv_number(ignis__op *op, const char *name, const int *given, int sides, int least, int standard, int64_t to[2])
+{
+    int i;
+    to[0] = standard;
+    for (i = 0; i < sides; i++) {
+        if (given && given[i] < 0)
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.%s[%d] is %d, below %d", name, i, given[i], least);
+        to[2 - sides + i] = given && given[i] ? given[i] : standard;
+    }
+    return true;
+}
+
+/*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c, ignis_shape *out)
+{
+    static const char *const needs[] = {"[images, length, channels] and [outs, length, channels / groups]",
+                                        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
+    int64_t stride[2], padding[2], dilation[2];
+    int i;
+    if (groups < 1)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
+    if (!ignis__conv_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation))
+        return false;
+    if (x->ndim != sides + 2 || w->ndim != sides + 2)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
+                              ignis__shape_write(w).text, needs[sides - 1]);
+    outs = w->dim[0];
+    if (x->dim[sides + 1] != w->dim[sides + 1] * groups || outs % groups)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
+                              "the result come in as many groups",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
+    memset(c, 0, sizeof *c);
+    c->images = x->dim[0];
+    c->channels = w->dim[sides + 1];
+    c->outs = outs / groups;
+    c->groups = groups;
+    c->dtype = op->in[0]->dtype;
+    c->sides = sides;
+    *out = *x;
+    out->dim[sides + 1] = outs;
+    for (i = 0; i < 2; i++) {
+        ignis__conv_side *side = &c->side[i];
+        int at = i - 1 + sides; /* of x and w; 0: rows of a convolution that has none */
+        int64_t reach;
+        side->in = at ? x->dim[at] : 1;
+        side->kernel = at ? w->dim[at] : 1;
+        side->stride = stride[i];
+        side->padding = padding[i];
+        side->dilation = dilation[i];
+        if (side->kernel < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
+        reach = (side->kernel - 1) * side->dilation + 1;
+        if (side->in + 2 * side->padding < reach)
+            return ignis__op_fail(
+                op, IGNIS_DIAG_CONV_SHAPE,
+                "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld of w %s with a dilation of %lld", at,
+                ignis__shape_write(x).text, (long long)side->padding, (long long)reach, ignis__shape_write(w).text,
+                (long long)side->dilation);
+        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+        if (at)
+            out->dim[at] = side->out;
+        if (reach > most || side->in + 2 * side->padding > most)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                                  "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
+                                  ignis__shape_write(x).text);
+    }
+    if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
+        (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
+        (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
+        (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x, the result or a patch has more than 2^30 pixels or elements");
+    return true;
+}
+
+static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                   const ignis_conv_desc *desc)
+{
+    ignis_tensor inputs[] = {x, w, bias};
+    ignis__array *out = NULL;
+    ignis__conv conv;
+    ignis_shape shape;
+    ignis__op op;
+    int count = bias.id ? 3 : 2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+        if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
+                           ignis__shape_write(&op.in[1]->shape).text, (long long)(conv.groups * conv.outs));
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+    }
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_backward, &conv, sizeof conv);
+}
+
+IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv1d", 1, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
+}
+
 /* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
@@ -21791,10 +22718,6 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
 /* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
 typedef struct ignis__images {
     ignis__divisor packs, width, height;
     int src_width, src_height, packed;
@@ -21819,17 +22742,6 @@ typedef struct ignis__resampling {
 } ignis__resampling;
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
-
-static ignis__divisor ignis__divisor_of(int64_t size)
-{
-    ignis__divisor d = IGNIS__ZERO;
-    d.size = (uint32_t)size;
-    while ((uint64_t)1 << d.shift < (uint64_t)size)
-        d.shift++;
-    if (size > 0)
-        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
-}
 
 /*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
 static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size, int64_t *channels)
@@ -23178,6 +24090,12 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     return ignis__op_give(&op, args, 1, &made);
 }
 
+/*  What the kernels of all rows do not do. */
+static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
+{
+    return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
+}
+
 /*  The logits are an input, or are to be made of one: so many rows of `columns`. */
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows, int64_t columns,
                                          const ignis__array *targets, ignis__cross_entropy *entropy)
@@ -23194,6 +24112,8 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
                               ignis__shape_write(&targets->shape).text, (long long)rows);
     if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
+    if (desc && !(desc->label_smoothing >= 0 && desc->label_smoothing <= 1))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->label_smoothing is %g, outside 0 to 1", desc->label_smoothing);
     if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; there are %lld columns of logits",
                               (long long)desc->classes, (long long)entropy->stride);
@@ -23279,6 +24199,181 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
+/* --- losses by formulas */
+
+static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (reduction >= IGNIS_REDUCTION_MEAN && reduction < IGNIS_REDUCTION_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
+    return false;
+}
+
+/*  Losses of elements. */
+static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inputs inputs, ignis_reduction reduction)
+{
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    if (reduction == IGNIS_REDUCTION_NONE)
+        return ignis__map_each(call, formula, &inputs, IGNIS__LOSS_ALIKE);
+    return ignis__map_reduced(call, reduction == IGNIS_REDUCTION_SUM ? IGNIS_REDUCE_SUM : IGNIS_REDUCE_MEAN, formula, &inputs, NULL,
+                              IGNIS__LOSS_ALIKE);
+}
+
+IGNIS_API ignis_tensor ignis_mse_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_mse_loss", "square(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis_reduction reduction)
+{
+    return ignis__loss("ignis_l1_loss", "abs(x - targets)", IGNIS_INPUTS(x, targets), reduction);
+}
+
+IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_huber_loss";
+    if (ignis__enter(call) && !(delta > 0)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "delta is %g, which is not above 0", delta);
+        return ignis__no_tensor();
+    }
+    return ignis__loss(call, "d = x - targets; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
+                       IGNIS_INPUTS(x, targets, IGNIS_VALUE(delta, delta)), reduction);
+}
+
+/*  softplus(x) is s + max(x, 0), with the s of both signs; the half that max's gradient has at 0 is right. */
+IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc)
+{
+    ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
+                 p = desc && desc->pos_weight.id ? desc->pos_weight : ignis_value(1);
+    return ignis__loss("ignis_bce_with_logits", "s = softplus(-abs(x)); w*((1 - t)*(s + max(x, 0)) + p*t*(s + max(-x, 0)))",
+                       IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
+}
+
+/*  A formula's sum over the last dimension. */
+static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
+{
+    ignis_reduce_desc last;
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    return ignis__map_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
+}
+
+/*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
+static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets, const ignis_cross_entropy_desc *desc,
+                              ignis__cross_entropy *entropy, ignis_tensor *column)
+{
+    ignis__op op;
+    ignis_tensor inputs[] = {rows, targets};
+    int64_t count, columns;
+    ignis_shape shape;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return false;
+    op.ok = ignis__op_is_float(&op, 0, "the first input") && ignis__op_rows(&op, op.in[0], &count, &columns) &&
+            ignis__cross_entropy_prepare(&op, desc, count, columns, op.in[1], entropy);
+    shape = op.in[0]->shape;
+    if (ignis__op_leave(&op) != IGNIS_OK)
+        return false;
+    shape.dim[shape.ndim - 1] = 1;
+    *column = ignis_reshape(targets, shape);
+    return column->id != 0;
+}
+
+/*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
+static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction, ignis_tensor targets, int64_t k)
+{
+    ignis_tensor sum, count, result = ignis__no_tensor();
+    if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
+        return losses;
+    if (reduction == IGNIS_REDUCTION_SUM || !targets.id) {
+        result = reduction == IGNIS_REDUCTION_SUM ? ignis_sum(losses) : ignis_mean(losses);
+    } else {
+        sum = ignis_sum(losses);
+        count = sum.id ? ignis_map_sum("targets != k", IGNIS_INPUTS(targets, IGNIS_VALUE(k, (double)k))) : sum;
+        if (count.id)
+            result = ignis_map("sum / count", IGNIS_INPUTS(sum, count));
+        ignis__tensor_discard(call, sum);
+        ignis__tensor_discard(call, count);
+    }
+    ignis__tensor_discard(call, losses);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction)
+{
+    static const char call[] = "ignis_kl_div";
+    ignis_tensor t = targets, losses;
+    if (!ignis__reduction_valid(call, reduction))
+        return ignis__no_tensor();
+    losses = ignis__loss_rows(call, log_targets ? "t == -inf ? 0 : exp(t)*(t - x)" : "t == 0 ? 0 : t*(log(t) - x)", IGNIS_INPUTS(x, t),
+                              IGNIS__LOSS_ALIKE);
+    return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
+}
+
+IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
+{
+    static const char call[] = "ignis_cosine_similarity";
+    ignis_tensor ab = ignis__loss_rows(call, "a*b", IGNIS_INPUTS(a, b), IGNIS__LOSS_ALIKE), result = ignis__no_tensor();
+    ignis_tensor aa = ab.id ? ignis__loss_rows(call, "a*a", IGNIS_INPUTS(a), IGNIS__LOSS) : ab;
+    ignis_tensor bb = aa.id ? ignis__loss_rows(call, "b*b", IGNIS_INPUTS(b), IGNIS__LOSS) : aa;
+    if (bb.id)
+        result = ignis_map("ab / ((aa > 1e-16 ? sqrt(aa) : 1e-8) * (bb > 1e-16 ? sqrt(bb) : 1e-8))", IGNIS_INPUTS(ab, aa, bb));
+    ignis__tensor_discard(call, ab);
+    ignis__tensor_discard(call, aa);
+    ignis__tensor_discard(call, bb);
+    return result;
+}
+
+/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (l - x), whose gradient is exp(x - l) - q. So it is said,
+    instead of found through l, the logarithms of the rows' sums, from which it would take another walk. */
+static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+{
+    ignis__cross_entropy entropy;
+    ignis_tensor t = ignis__no_tensor(), d = t, l = t, losses = t;
+    ignis_reduce_desc last;
+    ignis_inputs inputs;
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
+        return losses;
+    memset(&last, 0, sizeof last);
+    last.dims[0] = -1;
+    last.dim_count = 1;
+    last.keepdim = true;
+    d = ignis_detach(x);
+    inputs = IGNIS_INPUTS(d, IGNIS_VALUE(n, (double)entropy.classes));
+    l = ignis__map_reduced(call, IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? d : -inf", &inputs, &last, IGNIS__LOSS);
+    losses = ignis__loss_rows(call,
+                              "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0 : t < 0 || t >= n ? nan*x"
+                              " : with_grad(q == 0 ? 0 : q*(l - x), x*detach(exp(x - l) - q))",
+                              IGNIS_INPUTS(x, t, l, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes),
+                                           IGNIS_VALUE(e, desc->label_smoothing)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    ignis__tensor_discard(call, d);
+    ignis__tensor_discard(call, l);
+    return ignis__loss_of_rows(call, losses, desc->reduction, targets, entropy.ignore_index);
+}
+
+IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc)
+{
+    static const char call[] = "ignis_nll_loss";
+    ignis__cross_entropy entropy;
+    ignis_tensor t = ignis__no_tensor(), losses = ignis__no_tensor();
+    if (ignis__enter(call) && desc && desc->label_smoothing != 0) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "label_smoothing is for ignis_cross_entropy");
+        return losses;
+    }
+    if (!ignis__rows_begin(call, x, targets, desc, &entropy, &t))
+        return losses;
+    losses = ignis__loss_rows(call, "t == k ? 0 : t < 0 || t >= n ? nan*x : index(-1) == t ? -x : 0",
+                              IGNIS_INPUTS(x, t, IGNIS_VALUE(k, (double)entropy.ignore_index), IGNIS_VALUE(n, (double)entropy.classes)),
+                              IGNIS__LOSS);
+    ignis__tensor_discard(call, t);
+    return ignis__loss_of_rows(call, losses, desc ? desc->reduction : IGNIS_REDUCTION_MEAN, targets, entropy.ignore_index);
+}
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -23290,6 +24385,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_dtype dtype, wide;
     int64_t rows, columns;
     bool fused;
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__soft_cross_entropy(call, logits_tensor, targets_tensor, desc);
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     memset(&work, 0, sizeof work);
@@ -23505,7 +24602,7 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_give(&op, args, 2, gradients);
 }
 
-/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of a 16-bit type and its sum. */
+/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
 static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 {
     int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
@@ -23526,6 +24623,8 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
                               ignis__shape_write(hidden).text, ignis__shape_write(w).text);
     if (w->dim[0] >= (int64_t)1 << 30)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "weight is %s, with 2^30 rows or more", ignis__shape_write(w).text);
+    if (ignis__cross_entropy_is_soft(desc))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
     if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
@@ -23626,7 +24725,11 @@ typedef struct ignis__attention {
     ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
     ignis__address lse, delta;
     int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale;
+    double scale, softcap;
+    ignis__attention_rows bias, grad_bias;
+    ignis__address lengths;
+    int window;                  /* max(sq, sk): none */
+    int bias_dtype, has_lengths; /* 0: none. These two are the host's: no kernel has them */
 } ignis__attention;
 
 /*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
@@ -23635,10 +24738,25 @@ typedef struct ignis__attention_shape {
 } ignis__attention_shape;
 
 typedef struct ignis__attention_variant {
-    char define[32];
-    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel;
-    ignis__attention_shape forward, kv, q;
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
 } ignis__attention_variant;
+
+/*  Whether there is a window, or lengths of sequences. */
+static bool ignis__attention_ranged(const ignis__attention *p) { return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk); }
+
+/*  Adds the options of kernels/attention.cuh that make the variant of a program. */
+static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+{
+    size_t length = strlen(define);
+    if (ranged)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
+    if (p->softcap > 0)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
+    if (p->bias_dtype)
+        snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
+}
 
 /*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
 static const struct {
@@ -23692,6 +24810,8 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "head_dim is not a multiple of 8 from 64 to 256";
     else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
         why = "there is no query or no key";
+    else if (p->bias_dtype)
+        why = "there is a bias";
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
@@ -23718,7 +24838,7 @@ static void ignis__attention_map(ignis__op *op, ignis__tensor_map *map, ignis_dt
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, tensor->data, rank, dims, strides, box, NULL);
 }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
@@ -23734,13 +24854,16 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
         variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
         variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_BIAS;
         variant.forward = ignis__attention_mma[i].forward;
         variant.kv = ignis__attention_mma[i].kv;
         variant.q = ignis__attention_mma[i].q;
         variant.forward.shared = 2 * head_dim * (variant.forward.rows + 4 * variant.forward.walk);
         variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 16 * variant.kv.walk;
         variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 8 * variant.q.rows;
-    } else { /* as computed at the top of kernels/attention.cu */
+        variant.bias = variant.q;
+        variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
+    } else {                                                  /* as computed at the top of kernels/attention.cu */
         while (head_dim < p->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
@@ -23748,6 +24871,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
         variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
         variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
+        variant.bias_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_BIAS;
         variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
         variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
         lines = variant.forward.threads / 8;
@@ -23756,9 +24880,10 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.forward.shared =
             (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
         variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
-        variant.q = variant.kv;
+        variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
     return variant;
 }
 
@@ -23814,6 +24939,33 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
     return rows;
 }
 
+/*  Where the rows of a bias are, whose shape has been checked; a dimension that is shared has no steps. */
+static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
+{
+    ignis__attention_rows rows = IGNIS__ZERO;
+    int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
+    int i;
+    rows.data = address;
+    for (i = 0; i < shape->ndim - 1; i++) {
+        int64_t size = shape->dim[shape->ndim - 2 - i];
+        *steps[i] = size > 1 ? step : 0;
+        step *= size;
+    }
+    return rows;
+}
+
+/*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
+static int ignis__attention_extras(ignis__op *op, int input, ignis__attention *p)
+{
+    if (p->bias_dtype) {
+        p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
+        input++;
+    }
+    if (p->has_lengths)
+        p->lengths = ignis__op_read(op, op->in[input++]);
+    return input;
+}
+
 /*  The addresses of q, k, v, which were checked, and of the result. */
 static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
@@ -23823,6 +24975,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
     p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
     p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
+    ignis__attention_extras(op, 3, p);
 }
 
 static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -23924,6 +25077,23 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
     if (p->grad_q.data)
         ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+    if (p->grad_bias.data) {
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) * (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) *
+                 (p->bias.head ? p->heads : 1) * (p->bias.batch ? p->batches : 1);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads, 1,
+                         (size_t)variant.bias.shared, params);
+    }
+}
+
+/*  Makes the gradient of the bias, an input of the backward function, where it is needed. */
+static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
+{
+    ignis__array *grad;
+    if (!p->bias_dtype || !needed)
+        return NULL;
+    grad = ignis__op_new_like(op, op->in[input]);
+    p->grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    return grad;
 }
 
 /*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
@@ -23977,7 +25147,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
     void *params[] = {p, &scratch}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
-    char define[64];
+    char define[96];
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys);
@@ -23992,6 +25162,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     scratch.section = ignis__attention_backward_section(p);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+    ignis__attention_options(define, sizeof define, p, ignis__attention_ranged(p) || p->softcap > 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, ignis__ceil_div(rows * lanes, 256), 1, 1, 256, 1, 0,
                      params);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, ignis__ceil_div(p->sk, keys) * p->kv_heads * p->batches, 1, 1,
@@ -24002,8 +25173,8 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
-    ignis__op op; /* of grad_out, q, k, v, out, lse */
-    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
+    ignis__array *gradients[4] = {NULL, NULL, NULL, NULL}, *grad_q, *grad_k, *grad_v;
     ignis_dtype dtype;
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
@@ -24016,6 +25187,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
     p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p.lse = ignis__op_read(&op, op.in[5]);
+    ignis__attention_extras(&op, 6, &p);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
     if (args->needed[0] || wgmma) {
         grad_q = ignis__op_new_like(&op, op.in[1]);
@@ -24030,37 +25202,94 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         gradients[1] = args->needed[1] ? grad_k : NULL;
         gradients[2] = args->needed[2] ? grad_v : NULL;
     }
+    if (p.bias_dtype)
+        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
     if (wgmma)
         ignis__attention_backward_wgmma(&op, dtype, &p);
     else
         ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_give(&op, args, 3, gradients);
+    return ignis__op_give(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }
 
-/*  packed: q, k and v are in one tensor. */
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, bool packed, ignis__attention *p)
+/*  Adds the tensors of a desc to the inputs of an operation, behind `count`. Returns how many there are then. */
+static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
+{
+    if (desc && desc->bias.id)
+        inputs[count++] = desc->bias;
+    if (desc && desc->lengths.id)
+        inputs[count++] = desc->lengths;
+    return count;
+}
+
+/*  Checks what a desc has beside heads, mask and scale; its tensors are inputs from one on. The sizes are known. */
+static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *p)
+{
+    const ignis_shape *shape;
+    int64_t sizes[4];
+    int i;
+    if (desc->window < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->window is %d, below 0", desc->window);
+    if (!(desc->softcap >= 0 && desc->softcap < 1e30))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
+    p->window = p->sq > p->sk ? p->sq : p->sk;
+    if (desc->window && desc->window < p->window)
+        p->window = p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+    p->softcap = desc->softcap;
+    if (desc->bias.id) {
+        shape = &op->in[input]->shape;
+        p->bias_dtype = (int)op->in[input]->dtype;
+        if (p->bias_dtype != (int)op->in[0]->dtype && (p->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s", ignis__dtypes[p->bias_dtype].name,
+                           ignis__dtypes[op->in[0]->dtype].name);
+        sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
+        for (i = 0; i < shape->ndim && i < 4; i++)
+            if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
+                break;
+        if (shape->ndim < 1 || shape->ndim > 4 || i < shape->ndim)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                           "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
+                           ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
+        input++;
+    }
+    if (desc->lengths.id) {
+        shape = &op->in[input]->shape;
+        p->has_lengths = 1;
+        if (op->in[input]->dtype != IGNIS_I32)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed", ignis__dtypes[op->in[input]->dtype].name);
+        if (shape->ndim != 1 || shape->dim[0] != p->batches)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences", ignis__shape_write(shape).text,
+                           p->batches);
+    }
+    return op->ok;
+}
+
+/*  q, k and v as three tensors; in one; of one query, where num_kv_heads follows from the shapes. */
+typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind, ignis__attention *p)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     int heads, kv_heads;
     desc = desc ? desc : &defaults;
     heads = desc->num_heads ? desc->num_heads : 1;
-    kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    kv_heads = desc->num_kv_heads || kind == IGNIS__SDPA_DECODE ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
-    if (kv_heads < 1)
+    if (kv_heads < (kind == IGNIS__SDPA_DECODE ? 0 : 1))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_kv_heads is %d, below 1", kv_heads);
     if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) ||
-        !(packed ? ignis__attention_packed_sizes(op, heads, kv_heads, p) : ignis__attention_sizes(op, heads, kv_heads, 256, p)))
+    if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
+        !(kind == IGNIS__SDPA_PACKED ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
+                                     : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
         p->scale = desc->scale;
-    return true;
+    return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, p);
 }
 
 /*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
@@ -24076,30 +25305,34 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 {
     const ignis__attention_hopper_shape *shape = ignis__attention_hopper;
     int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
-    int64_t items, tiles, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t items, tiles, seen, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
     int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
+    bool ranged = ignis__attention_ranged(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
     int groups;
-    char define[96];
+    char define[128];
     memset(&plan, 0, sizeof plan);
     while (shape->head_dim < p->head_dim)
         shape++;
-    groups = p->sq <= 128 ? 2 : shape->groups; /* a third group would have nothing to do */
+    groups = p->sq <= 128 || ranged ? 2 : shape->groups; /* a third group would have nothing to do, or not enough registers */
     ignis__attention_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64);
     ignis__attention_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys);
     ignis__attention_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64);
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal, groups);
+    ignis__attention_options(define, sizeof define, p, ranged);
 
     items = ignis__ceil_div(p->sq, 64 * groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
+    seen = 64 * groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
+    tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     wanted = ignis__clamp(multiprocessors / items, 1, tiles > 2 ? tiles / 2 : 1); /* two tiles of keys are worth a split */
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
     plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
-    plan.counter = p->causal ? ignis__op_zeroed(op) : 0;
+    plan.counter = p->causal || ranged ? ignis__op_zeroed(op) : 0;
     if (plan.splits > 1)
         plan.parts = ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
     shared = slabs * 128 * (64 * groups * (p->head_dim <= 128 ? 2 : 1) + 4 * shape->keys) + 128;
@@ -24126,14 +25359,15 @@ static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__atten
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[] = {q, k, v};
+    ignis_tensor inputs[5];
     ignis__attention p;
     ignis__op op;
     ignis__array *out, *lse;
     int i;
-    if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
+    inputs[0] = q, inputs[1] = k, inputs[2] = v;
+    if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc, false, &p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &p);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.records) {
@@ -24143,6 +25377,8 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
             ignis__op_save(&op, op.in[i]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
+        for (i = 3; i < op.count; i++)
+            ignis__op_save(&op, op.in[i]);
     }
     ignis__sdpa_run(&op, out, &p);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
@@ -24177,28 +25413,33 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, q and k that have turned, their frequencies */
-    ignis__array *grad;
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
+    ignis__array *gradients[2];
     ignis__address address;
+    int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    ignis__sdpa_packed_operands(&op, op.in[1], args->saved_count > 3 ? op.in[4] : NULL, p);
+    next = ignis__attention_extras(&op, 4, p);
+    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
     p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
     p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     p->lse = ignis__op_read(&op, op.in[3]);
-    grad = ignis__op_new_like(&op, op.in[1]);
-    address = ignis__op_write(&op, grad);
+    gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
+    address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__attention_parts(p, grad, address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__attention_parts(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
     if (ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p))
         ignis__attention_backward_wgmma(&op, op.in[1]->dtype, p);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
     if (packed.rope.heads) /* back, where they are */
         ignis__rope_turn(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row,
-                         args->saved_count > 4 ? op.in[5] : NULL, -1);
-    return ignis__op_give(&op, args, 1, &grad);
+                         next + 1 < op.count ? op.in[next + 1] : NULL, -1);
+    if (!args->needed[0])
+        gradients[0] = NULL;
+    return ignis__op_give(&op, args, p->bias_dtype ? 2 : 1, gradients);
 }
 
 /*  An array for so many heads of each row of qkv. */
@@ -24235,11 +25476,13 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__attention *p = &packed.attention;
     ignis__op op;
     ignis__array *out, *lse, *own = NULL, *turned = NULL;
-    ignis_tensor result;
-    if (!ignis__op_begin(&op, call, 1, &qkv))
+    ignis_tensor result, inputs[3];
+    int i;
+    inputs[0] = qkv;
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     memset(&packed, 0, sizeof packed);
-    ignis__sdpa_prepare(&op, desc, true, p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
     if (rope) {
         own = ignis__rope_own(&op, rope);
         turned = ignis__sdpa_packed_turn(&op, rope, own, &packed);
@@ -24249,12 +25492,16 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
     if (op.ok)
         p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+    if (op.ok)
+        ignis__attention_extras(&op, 1, p);
     if (op.records) {
         lse = ignis__attention_stat(&op, p, op.in[0]->dtype);
         p->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
+        for (i = 1; i < op.count; i++)
+            ignis__op_save(&op, op.in[i]);
         if (turned)
             ignis__op_save(&op, turned);
         if (own) /* through a view: the array itself stays the caller's */
@@ -24269,7 +25516,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
 
 /*  How a cache is shared among blocks. */
 typedef struct ignis__decode_variant {
-    char define[32];
+    char define[96];
     ignis__builtin kernel, combine_kernel;
     int heads;                   /* query heads that a block does: it reads the keys once for all of them */
     int keys;                    /* that a block walks over at a time */
@@ -24285,6 +25532,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < p->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
@@ -24328,8 +25576,8 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
-    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->sk, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->sk, per_split);
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
@@ -24339,18 +25587,16 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
 }
 
-IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[] = {q, k, v};
+    ignis_tensor inputs[5];
     ignis__attention p;
     ignis__op op;
     ignis__array *out;
-    if (!ignis__op_begin(&op, "ignis_decode_sdpa", 3, inputs))
+    inputs[0] = q, inputs[1] = k, inputs[2] = v;
+    if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    memset(&p, 0, sizeof p);
-    if (num_heads < 1)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
-    else if (ignis__attention_sizes(&op, num_heads, 0, 512, &p) && (p.sq != 1 || p.sk < 1))
+    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.sq != 1 || p.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
@@ -24358,6 +25604,23 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     if (op.ok && p.batches > 0)
         ignis__decode_run(&op, &p, out->dtype);
     return ignis__op_end(&op, out, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+{
+    static const char call[] = "ignis_decode_sdpa";
+    ignis_sdpa_desc desc = IGNIS__ZERO;
+    desc.num_heads = num_heads;
+    if (num_heads >= 1)
+        return ignis__decode_sdpa(call, q, k, v, &desc);
+    if (ignis__enter(call))
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
+    return ignis__no_tensor();
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+{
+    return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
 
 /* ===============================================================================================================
@@ -24378,7 +25641,9 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STEP,
        IGNIS__OPTIM_CLIP,
        IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_STATES = 8
+       IGNIS__OPTIM_SCALE = 8,
+       IGNIS__OPTIM_SKIPPED = 10,
+       IGNIS__OPTIM_STATES = 16
 };
 
 #define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
@@ -24398,9 +25663,12 @@ typedef struct ignis__parameter {
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
-    bool adamw, no_master, zero_grad, drop_grad;
-    double lr, beta1, beta2, eps, weight_decay, momentum;
+    const char *name;
+    ignis__builtin step;
+    bool has_first, has_second, no_master, zero_grad, drop_grad, like_adamw;
+    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     ignis_schedule_desc schedule;
+    ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
     int count, capacity;
     ignis__array *state;      /* f64; claimed */
@@ -24496,6 +25764,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     desc.tag = "optimizer";
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
+    state[IGNIS__OPTIM_SCALE] = optimizer->scale.initial;
     optimizer->state = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!optimizer->state)
         return false;
@@ -24517,17 +25786,28 @@ IGNIS__ONE_COPY static bool ignis__optimizer_number(const char *call, const char
 static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
 
 /*  Checks what all optimizers have in common, and makes one from a filled template. */
-IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis__optimizer *given, const char *beta1, const char *beta2)
 {
     ignis_optimizer handle = IGNIS__ZERO;
     const ignis_schedule_desc *schedule = &given->schedule;
     const double no_limit = 1e300;
     ignis__optimizer *optimizer;
     ignis__slot slot;
-    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, "beta1", given->beta1, 0, 1) ||
-        !ignis__optimizer_number(call, "beta2", given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
+    ignis_loss_scale_desc *scale = &given->scale;
+    if (scale->initial == 0)
+        memset(scale, 0, sizeof *scale); /* no interval: no step looks at the gradients */
+    else if (scale->interval == 0)
+        scale->interval = 2000;
+    scale->initial = ignis__default(scale->initial, 1);
+    scale->growth = ignis__default(scale->growth, 2);
+    scale->backoff = ignis__default(scale->backoff, 0.5);
+    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, beta1, given->beta1, 0, 1) ||
+        !ignis__optimizer_number(call, beta2, given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
-        !ignis__optimizer_number(call, "momentum", given->momentum, 0, no_limit) ||
+        !ignis__optimizer_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
+        !ignis__optimizer_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
+        !ignis__optimizer_number(call, "loss_scale.interval", (double)scale->interval, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
         !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
         return handle;
@@ -24555,51 +25835,77 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, const
     return handle;
 }
 
+/*  Begins a call that makes an optimizer: `given` has what all descs have. */
+#define IGNIS__OPTIMIZER_GIVEN(desc_type, default_lr, its_name, its_step) \
+    ignis_optimizer none = IGNIS__ZERO;                                   \
+    ignis__optimizer given;                                               \
+    desc_type d;                                                          \
+    if (!ignis__enter(call))                                              \
+        return none;                                                      \
+    memset(&d, 0, sizeof d);                                              \
+    memset(&given, 0, sizeof given);                                      \
+    if (desc)                                                             \
+        d = *desc;                                                        \
+    given.name = its_name;                                                \
+    given.step = its_step;                                                \
+    given.lr = ignis__default(d.lr, default_lr);                          \
+    given.weight_decay = d.weight_decay;                                  \
+    given.schedule = d.schedule;                                          \
+    given.no_master = d.no_master;                                        \
+    given.zero_grad = d.zero_grad;                                        \
+    given.drop_grad = d.drop_grad;                                        \
+    given.scale = d.loss_scale
+
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_adamw_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.adamw = true;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.drop_grad = d.drop_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
+    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
+    given.has_first = given.has_second = true;
     given.beta1 = ignis__default(d.beta1, 0.9);
     given.beta2 = ignis__default(d.beta2, 0.999);
     given.eps = ignis__default(d.eps, 1e-8);
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
-    ignis_optimizer none = IGNIS__ZERO;
-    ignis_sgd_desc d;
-    ignis__optimizer given;
-    if (!ignis__enter(call))
-        return none;
-    memset(&d, 0, sizeof d);
-    memset(&given, 0, sizeof given);
-    if (desc)
-        d = *desc;
-    given.no_master = d.no_master;
-    given.zero_grad = d.zero_grad;
-    given.drop_grad = d.drop_grad;
-    given.lr = ignis__default(d.lr, 1e-3);
-    given.momentum = d.momentum;
-    given.weight_decay = d.weight_decay;
-    given.schedule = d.schedule;
-    return ignis__optimizer_make(call, &given);
+    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN_SGD);
+    given.has_first = d.momentum != 0;
+    given.beta1 = d.momentum;
+    return ignis__optimizer_make(call, &given, "momentum", "");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc)
+{
+    static const char call[] = "ignis_rmsprop";
+    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN_RMSPROP);
+    given.has_first = d.momentum != 0;
+    given.has_second = true;
+    given.beta1 = d.momentum;
+    given.beta2 = ignis__default(d.alpha, 0.99);
+    given.eps = ignis__default(d.eps, 1e-8);
+    return ignis__optimizer_make(call, &given, "momentum", "alpha");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
+{
+    static const char call[] = "ignis_lion";
+    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
+    given.has_first = true;
+    given.beta1 = ignis__default(d.beta1, 0.9);
+    given.beta2 = ignis__default(d.beta2, 0.99);
+    return ignis__optimizer_make(call, &given, "beta1", "beta2");
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
+{
+    static const char call[] = "ignis_muon";
+    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
+    given.has_first = given.has_second = true;
+    given.beta1 = ignis__default(d.momentum, 0.95);
+    given.like_adamw = d.like_adamw;
+    return ignis__optimizer_make(call, &given, "momentum", "");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
@@ -24620,9 +25926,8 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
-                           optimizer->adamw ? "adamw" : "sgd", optimizer->count, optimizer->count == 1 ? "" : "s",
-                           (int)(optimizer->device - ignis__devices));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d", optimizer->name,
+                           optimizer->count, optimizer->count == 1 ? "" : "s", (int)(optimizer->device - ignis__devices));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -24642,6 +25947,11 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     if (tensor->device != optimizer->device) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
                     (int)(tensor->device - ignis__devices), (int)(optimizer->device - ignis__devices));
+        return false;
+    }
+    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; parameters of Muon have two dimensions",
+                    ignis__shape_write(&tensor->shape).text);
         return false;
     }
     for (i = 0; i < optimizer->count; i++) {
@@ -24695,8 +26005,8 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     ignis__array_claim(data);
     parameter->data = data;
     ignis__array_drop(call, data);
-    ok = (!optimizer->adamw && optimizer->momentum == 0) || ignis__optimizer_array(call, data, wide, &parameter->first);
-    ok = ok && (!optimizer->adamw || ignis__optimizer_array(call, data, wide, &parameter->second));
+    ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
+    ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
     return ok;
@@ -24933,8 +26243,92 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &schedule,
                       &optimizer->schedule.warmup,
                       &optimizer->schedule.total,
-                      &optimizer->schedule.floor};
+                      &optimizer->schedule.floor,
+                      &optimizer->scale.growth,
+                      &optimizer->scale.backoff,
+                      &optimizer->scale.interval};
     return function && ignis__launch(work, function, one, one, 0, params);
+}
+
+/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__storage *storage;
+    ignis__address state, squares, at, checked = 0;
+    uint64_t base;
+    int64_t blocks = 0;
+    int dtype;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
+    bool ok = false;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) && ignis__work_write(work, optimizer->state, &state)) {
+        squares = at = base;
+        checked = max_norm == 0 ? state : 0;
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer))
+                       : NULL;
+        ok = function && ignis__launch(work, function, one, block, 0, clip);
+    }
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  What is about the nearest orthogonal matrix to that in `second`, times sqrt(k), takes its place: Newton-Schulz with Jordan's coefficients.
+    Products are of the smaller side. */
+static bool ignis__muon_orthogonal(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+{
+    const ignis_shape *shape = &parameter->data->shape;
+    double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
+    double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_array second;
+    ignis_tensor u, norm, x, y, a, b;
+    int i;
+    bool ok;
+    second.id = parameter->second->slot.handle;
+    u = ignis_tensor_from_array(second, false);
+    norm = ignis_map_sum("u*u", IGNIS_INPUTS(u));
+    x = ignis_cast(ignis_map("u / max(sqrt(norm), 1e-7)", IGNIS_INPUTS(u, norm)),
+                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    for (i = 0; i < 5; i++) {
+        a = ignis_matmul_t(x, x);
+        b = ignis_matmul(a, a);
+        b = ignis_map("-4.775*a + 2.0315*b", IGNIS_INPUTS(a, b));
+        y = ignis_matmul(b, x);
+        x = ignis_map("3.4445*x + y", IGNIS_INPUTS(x, y));
+    }
+    if (rows > columns)
+        x = ignis_transpose(x, 0, 1);
+    ok = x.id &&
+         ignis_array_map(second, "sqrt(k)*x", IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(x)), IGNIS_ARRAY_VALUE(k, k))) == IGNIS_OK;
+    return ignis_scope_end(scope) == IGNIS_OK && ok;
+}
+
+/*  All matrices that have a gradient. */
+static bool ignis__muon_orthogonals(const ignis__optimizer *optimizer)
+{
+    const ignis__parameter *parameter;
+    bool ok = true, has;
+    int i;
+    for (i = 0; i < optimizer->count && ok; i++) {
+        parameter = &optimizer->parameters[i];
+        ignis__mutex_lock(&parameter->tensor->slot.lock);
+        has = parameter->tensor->grad != NULL;
+        ignis__mutex_unlock(&parameter->tensor->slot.lock);
+        if (has && parameter->data->numel > 0)
+            ok = ignis__muon_orthogonal(optimizer, parameter);
+    }
+    return ok;
 }
 
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
@@ -24943,21 +26337,23 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
     int zero_grad, i;
-    void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
+    void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
     for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;
-    adamw[3] = &optimizer->beta1;
-    adamw[4] = &optimizer->beta2;
-    adamw[5] = &optimizer->eps;
-    sgd[3] = &optimizer->momentum;
+    params[3] = &optimizer->beta1;
+    params[4] = &optimizer->beta2;
+    params[5] = &optimizer->eps;
     ok = optimizer->row_count == 0 ||
-         (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
-          (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
-                            : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+          ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
+          ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+        ok = ok && ignis__muon_orthogonals(optimizer) &&
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -24976,16 +26372,8 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
 {
     static const char call[] = "ignis_clip_grad_norm";
-    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__work work;
     ignis__optimizer *optimizer;
-    ignis__storage *storage;
-    ignis__address state, squares, at;
-    uint64_t base;
-    int64_t blocks = 0;
-    int dtype;
-    void *sums[] = {&at, NULL, NULL}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
-    bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!(max_norm > 0))
@@ -24993,22 +26381,34 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
         return ignis__failed();
-    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    storage = blocks ? ignis__storage_make(call, work.device, blocks * (int64_t)sizeof(double)) : NULL;
-    ok = blocks == 0;
-    if (storage)
-        ignis__atomic_add(&storage->users, 1); /* this call */
-    if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
-        squares = at = base;
-        ok = ignis__work_write(&work, optimizer->state, &state) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at);
-        function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
-        ok = function && ignis__launch(&work, function, one, block, 0, clip);
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
+}
+
+IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
+{
+    static const char call[] = "ignis_scale_loss";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis_tensor scale = ignis__no_tensor(), result = scale;
+    ignis_tensor_info info;
+    ignis_array state, view;
+    if (!optimizer)
+        return result;
+    if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+    } else if (info.dtype) {
+        state.id = optimizer->state->slot.handle;
+        view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);
+        if (view.id)
+            scale = ignis_tensor_from_array(view, false);
+        if (scale.id)
+            result = ignis_map("loss * scale", IGNIS_INPUTS(loss, scale));
+        if (view.id)
+            ignis_array_free(view);
+        ignis__tensor_discard(call, scale);
     }
-    if (storage)
-        ignis__storage_drop(call, storage);
-    return ignis__optimizer_end(optimizer, &work, ok);
+    ignis__optimizer_drop(call, optimizer);
+    return result;
 }
 
 /* --- looking at and changing the state ------------------------------------------------------------------------------- */
@@ -25057,6 +26457,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle,
             info->step = (int64_t)state[IGNIS__OPTIM_STEP];
             info->lr = state[IGNIS__OPTIM_LR];
             info->grad_norm = state[IGNIS__OPTIM_NORM];
+            info->loss_scale = state[IGNIS__OPTIM_SCALE];
+            info->skipped = (int64_t)state[IGNIS__OPTIM_SKIPPED];
             ignis__mutex_lock(&optimizer->slot.lock);
             info->parameters = optimizer->count;
             ignis__mutex_unlock(&optimizer->slot.lock);
@@ -26006,15 +27408,6 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
     return true;
 }
 
-static void ignis__tensor_discard(const char *call, ignis_tensor handle)
-{
-    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
-    if (!tensor)
-        return;
-    (void)ignis__tensor_end_handle(call, tensor);
-    ignis__tensor_drop(call, tensor);
-}
-
 /*  Gives every array back; tensors that the call has made end unless it has succeeded. */
 IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
 {
@@ -26650,6 +28043,14 @@ static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const 
     return 0;
 }
 
+static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels, unsigned pixels,
+                             const unsigned *steps, int interleave, int swizzle, int promotion, int outside)
+{
+    return (void)lower, (void)upper, (void)channels, (void)pixels,
+           ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
+}
+
 /*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
 static int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
@@ -26830,6 +28231,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuFuncGetAttribute = ignis__dry_function_get;
     cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor = ignis__dry_resident;
     cuda->cuTensorMapEncodeTiled = ignis__dry_map;
+    cuda->cuTensorMapEncodeIm2col = ignis__dry_pixels;
     cuda->cuMemGetInfo_v2 = ignis__dry_free_bytes;
     cuda->cuMemAlloc_v2 = ignis__dry_alloc;
     cuda->cuMemFree_v2 = ignis__dry_free;

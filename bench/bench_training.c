@@ -447,7 +447,14 @@ static void bench_memory(void)
 
 /* --- attention --------------------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
+static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in)
+{
+    ignis_sdpa_desc desc = op->attention;
+    if (op->count > 3)
+        desc.bias = in[3];
+    return ignis_sdpa(in[0], in[1], in[2], &desc);
+}
+
 static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in) { return ignis_sdpa_packed(in[0], &op->attention, NULL); }
 
 /*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
@@ -458,7 +465,28 @@ typedef struct attention_shape {
     ignis_mask mask;
     ignis_dtype dtype;
     bool packed; /* q, k and v in one tensor */
+    int window;
+    double softcap;
+    bool lengths; /* of the sequences: all keys, then 1/batch fewer for each */
+    int bias;     /* [1, heads, bias, sk], which is trained */
 } attention_shape;
+
+/*  Pairs of a query and a key that it sees, of one head. */
+static double seen_pairs(const attention_shape *shape, int64_t batch, int64_t sq, int64_t sk)
+{
+    double pairs = 0;
+    int64_t b, i;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < sq; i++) {
+            int64_t place = i + sk - sq, end = shape->lengths ? sk * (batch - b) / batch : sk, first = 0;
+            if (shape->mask == IGNIS_MASK_CAUSAL && place + 1 < end)
+                end = place + 1;
+            if (shape->window && place - shape->window + 1 > 0)
+                first = place - shape->window + 1;
+            pairs += end > first ? (double)(end - first) : 0;
+        }
+    return pairs;
+}
 
 static void bench_attention_shape(const attention_shape *shape)
 {
@@ -466,6 +494,7 @@ static void bench_attention_shape(const attention_shape *shape)
     int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads, i;
     double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) * (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1), forward,
            both;
+    int32_t lengths[64];
     ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
     operation op;
     char name[64];
@@ -479,6 +508,20 @@ static void bench_attention_shape(const attention_shape *shape)
     op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d), shape->dtype, 1, false);
     for (i = 1; i < op.count; i++)
         op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
+    if (shape->window || shape->lengths)
+        flops = 4.0 * seen_pairs(shape, batch, sq, sk) * shape->d * heads;
+    op.attention.window = shape->window;
+    op.attention.softcap = shape->softcap;
+    if (shape->lengths) {
+        ignis_tensor_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.dtype = IGNIS_I32;
+        for (i = 0; i < batch; i++)
+            lengths[i] = (int32_t)(sk * (batch - i) / batch);
+        op.attention.lengths = ignis_tensor_from_host(lengths, IGNIS_SHAPE(batch), &desc);
+    }
+    if (shape->bias)
+        op.in[op.count++] = parameter(IGNIS_SHAPE(heads, simulated && shape->bias > 1 ? sq : shape->bias, sk), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
     snprintf(name, sizeof name, "sdpa %s forward", shape->name);
@@ -486,6 +529,8 @@ static void bench_attention_shape(const attention_shape *shape)
     snprintf(name, sizeof name, "sdpa %s backward", shape->name);
     row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
     release(&op);
+    if (shape->lengths)
+        REQUIRE(ignis_tensor_release(op.attention.lengths));
     REQUIRE(ignis_tensor_release(gradient));
 }
 
@@ -511,6 +556,14 @@ static void bench_attention(void)
         {"D128 causal S128", 128, 16, 16, 128, 128, 128, IGNIS_MASK_CAUSAL, IGNIS_BF16, false},
         {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
         {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
+        {"D64 causal S16384 window 1024", 64, 32, 32, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 1024},
+        {"D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096},
+        {"D128 causal S16384 window 512", 128, 16, 16, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 512},
+        {"D128 full S4096 lengths", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, true},
+        {"D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 50},
+        {"D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, 8192, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096, 50},
+        {"D64 full S512 bias", 64, 12, 12, 32, 512, 512, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, false, 512},
+        {"D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, 2048, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, false, 1},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;
@@ -520,6 +573,7 @@ static void bench_attention(void)
                 attention_shape shape;
                 char name[64];
                 snprintf(name, sizeof name, "D%d %s S%d", d, causal ? "causal" : "full", lengths[s]);
+                memset(&shape, 0, sizeof shape);
                 shape.name = name;
                 shape.d = d;
                 shape.heads = shape.kv_heads = 2048 / d;

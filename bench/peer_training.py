@@ -237,6 +237,68 @@ def bench_attention():
     ]
     for shape in shapes:
         bench_attention_shape(*shape)
+    masked = [
+        ("D64 causal S16384 window 1024", 64, 32, 32, 1, 16384, True, dict(window=1024)),
+        ("D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(window=4096)),
+        ("D128 causal S16384 window 512", 128, 16, 16, 1, 16384, True, dict(window=512)),
+        ("D128 full S4096 lengths", 128, 16, 16, 4, 4096, False, dict(lengths=True)),
+        ("D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, True, dict(softcap=50)),
+        ("D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, True, dict(window=4096, softcap=50)),
+        ("D64 full S512 bias", 64, 12, 12, 32, 512, False, dict(bias=512)),
+        ("D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, True, dict(bias=1)),
+    ]
+    for name, d, heads, kv_heads, batch, length, causal, options in masked:
+        tried(name, lambda: bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, **options))
+
+
+def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, window=0, lengths=False, softcap=0, bias=0):
+    """Windows, lengths and softcap by flex_attention, compiled, with its block mask made beforehand; a bias by it and, which is what the
+    column of eager mode has then, by scaled_dot_product_attention with a mask."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    inputs = [torch.randn(batch, length, n, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
+              for n in (heads, kv_heads, kv_heads)]
+    gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
+    if bias:
+        inputs.append(torch.randn(heads, bias, length, device=DEVICE, dtype=torch.bfloat16).requires_grad_())
+    ends = torch.tensor([length * (batch - b) // batch if lengths else length for b in range(batch)], device=DEVICE)
+
+    def seen(b, h, i, j):
+        mask = j < ends[b]
+        if causal:
+            mask = mask & (j <= i)
+        if window:
+            mask = mask & (i - j < window)
+        return mask
+
+    places = torch.arange(length, device=DEVICE)
+    pairs = sum(seen(b, 0, places[:, None], places[None, :]).sum().item() for b in range(batch)) if window or lengths else \
+        batch * length * length * (0.5 if causal else 1)
+    flops = 4 * pairs * d * heads
+    mask = create_block_mask(seen, batch if lengths else None, None, length, length, device=DEVICE) if causal or window or lengths else None
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def flex(*x):
+        def score(s, b, h, i, j):
+            if softcap:
+                s = softcap * torch.tanh(s / softcap)
+            return s + x[3][h, i if bias > 1 else 0, j] if bias else s
+
+        return compiled(x[0], x[1], x[2], score_mod=score if softcap or bias else None, block_mask=mask, enable_gqa=heads != kv_heads)
+
+    def masked(q, k, v, added):
+        added = added[None].expand(batch, heads, length, length)
+        if causal:
+            added = added.masked_fill(~torch.ones(length, length, dtype=torch.bool, device=DEVICE).tril(), float("-inf"))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=added)
+
+    best = tried("flex_attention", lambda: forward_and_backward(flex, inputs, gradient))
+    eager = forward_and_backward(masked, inputs, gradient) if bias else best
+    if not eager:
+        return
+    for which, factor in enumerate((1, 2.5)):
+        row(f"sdpa {name} {'backward' if which else 'forward'}", "TFLOP/s", factor * flops / eager[which] / 1e12,
+            factor * flops / best[which] / 1e12 if best else None, "flex_attention")
 
 
 def bench_attention_shape(name, d, heads, kv_heads, batch, sq, sk, causal, dtype, packed=False):

@@ -3,7 +3,7 @@
 
     After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;
     one program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<32, 64, 128 or 256>, which
-    serves smaller heads, too. attention_mma.cu is the faster one where it can be used, and has the same kernels with the same
+    serves smaller heads, too, and the variants of attention.cuh. attention_mma.cu is the faster one where it can be used, and has the same kernels with the same
     parameters.
 
     A block owns rows: the forward pass and the gradient of q own queries and walk over the keys that they see; the gradients of
@@ -167,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
-    const W scale = W(p.scale * LOG2_E);
-    const int visible = p.visible(min(first + rows, p.sq) - 1);
+    const attention_scores<T, false> scored(p, b, h);
+    const int keys = p.keys(b), visible = p.visible(min(first + rows, p.sq) - 1, keys);
 
     W out[R][CHUNKS][PACK], top[R], sum[R];
     clear(out);
@@ -179,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     }
     load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
 
-    for (int key = 0; key < visible; key += WALK) {
+    for (int key = p.first_key(first) / WALK * WALK; key < visible; key += WALK) {
         load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
         __syncthreads();
         W s[R][COLUMNS];
@@ -189,11 +189,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         bool raise = false;
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            const int limit = p.visible(first + own + r) - key;
+            const int query = first + own + r, limit = p.visible(query, keys) - key, start = p.first_key(query) - key;
             most[r] = -ignis_infinity<W>();
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                s[r][c] = lane + 8 * c < limit ? s[r][c] * scale : -ignis_infinity<W>();
+                const int column = lane + 8 * c;
+                s[r][c] = column < limit && (!RANGE || column >= start) ? scored(s[r][c], query, key + column) : -ignis_infinity<W>();
                 most[r] = max(most[r], s[r][c]);
             }
             raise |= most[r] > top[r] + SLACK;
@@ -248,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Atte
 
 /*  P = 2^(x - lse) of a score x that includes the scale; rows of scores that see nothing, and those behind the last query, have an lse
     of infinity. dS = P (dP - delta). */
-__device__ inline W probability(W s, W scale, W lse, bool seen) { return seen ? power_of_2(s * scale - lse * W(LOG2_E)) : 0; }
+__device__ inline W probability(W x, W lse, bool seen) { return seen ? power_of_2(x - lse * W(LOG2_E)) : 0; }
 
 /*  grid = ceil(sk / rows) * kv_heads * batches, where a block has LINES * BACKWARD_ROWS rows, which are keys. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(Attention p)
@@ -256,11 +257,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     constexpr int R = BACKWARD_ROWS, rows = LINES * R;
     const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;
     const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;
-    const int first = (int)(blockIdx.x / pairs) * rows;
+    const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;
     W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;
-    const W scale = W(p.scale * LOG2_E);
+    const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;
 
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
@@ -270,7 +271,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
 
     for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
         const T *q = p.q.at(b, h), *grad = p.grad_out.at(b, h);
-        for (int query = p.first_query(first) / WALK * WALK; query < p.sq; query += WALK) {
+        const attention_scores<T, false> scored(p, b, h);
+        for (int query = p.first_query(first) / WALK * WALK; query < end; query += WALK) {
             W s[R][COLUMNS], ds[R][COLUMNS];
             load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
             __syncthreads();
@@ -286,8 +288,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
                 const W lse = exists ? p.lse[p.stat(b, h) + i] : 0, delta = exists ? p.delta[p.stat(b, h) + i] : 0;
 #pragma unroll
                 for (int r = 0; r < R; r++) {
-                    s[r][c] = probability(s[r][c], scale, lse, exists && i >= p.first_query(first + own + r));
-                    ds[r][c] = s[r][c] * (ds[r][c] - delta);
+                    const int key = first + own + r;
+                    const bool seen = exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));
+                    W slope;
+                    const W x = scored(s[r][c], i, key, slope);
+                    s[r][c] = probability(x, lse, seen);
+                    ds[r][c] = s[r][c] * (ds[r][c] - delta) * slope;
                 }
             }
             put_scores(score_gradients, ds);
@@ -321,8 +327,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;
     W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
-    const W scale = W(p.scale * LOG2_E);
-    const int visible = p.visible(min(first + rows, p.sq) - 1);
+    const attention_scores<T, false> scored(p, b, h);
+    const int keys = p.keys(b), visible = p.visible(min(first + rows, p.sq) - 1, keys);
 
     W grad_q[R][CHUNKS][PACK], lse[R], delta[R];
     clear(grad_q);
@@ -335,7 +341,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
     load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
 
-    for (int key = 0; key < visible; key += WALK) {
+    for (int key = p.first_key(first) / WALK * WALK; key < visible; key += WALK) {
         W s[R][COLUMNS], ds[R][COLUMNS];
         load_tile<WALK>(walked, v, p.v.row, key, p.sk, p.head_dim);
         __syncthreads();
@@ -348,8 +354,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
         for (int r = 0; r < R; r++)
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                const bool seen = key + lane + 8 * c < p.visible(first + own + r);
-                ds[r][c] = probability(s[r][c], scale, lse[r], seen) * (ds[r][c] - delta[r]);
+                const int query = first + own + r, its_key = key + lane + 8 * c;
+                W slope;
+                const W x = scored(s[r][c], query, its_key, slope);
+                const bool seen = its_key < p.visible(query, keys) && (!RANGE || its_key >= p.first_key(query));
+                ds[r][c] = probability(x, lse[r], seen) * (ds[r][c] - delta[r]) * slope;
             }
         put_scores(score_gradients, ds);
         add_weighted(grad_q, score_gradients, walked);
@@ -363,3 +372,83 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
             store_row(to + row * p.grad_q.row, grad_q[r], W(p.scale), p.head_dim);
     }
 }
+
+#if IGNIS_BIAS
+
+/*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
+    grid = ceil(sk / WALK) * ceil(sq / rows) * heads * batches, each 1 where it is shared, but for the first. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bias(Attention p)
+{
+    constexpr int R = BACKWARD_ROWS, rows = LINES * R;
+    const attention_share share(p, rows, WALK);
+    const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R, key = share.key;
+    W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;
+
+    W sums[R][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            sums[r][c] = 0;
+
+    for (int b = share.b; b < share.end_b; b++)
+        for (int h = share.h; h < share.end_h; h++) {
+            const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
+            const attention_scores<T, false> scored(p, b, h);
+            for (int first = share.query; first < share.end_query; first += rows) {
+                if (share.unseen(p, first, rows, WALK, keys))
+                    continue;
+                W s[R][COLUMNS], ds[R][COLUMNS];
+                load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
+                load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
+                load_tile<WALK>(walked, p.v.at(b, kv_h), p.v.row, key, p.sk, p.head_dim);
+                __syncthreads();
+                score(ds, grad + own * STRIDE, walked);
+                __syncthreads();
+                load_tile<WALK>(walked, p.k.at(b, kv_h), p.k.row, key, p.sk, p.head_dim);
+                __syncthreads();
+                score(s, q + own * STRIDE, walked);
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    const int query = first + own + r;
+                    const bool exists = query < p.sq;
+                    const W lse = exists ? p.lse[p.stat(b, h) + query] : 0, delta = exists ? p.delta[p.stat(b, h) + query] : 0;
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) {
+                        const int its_key = key + lane + 8 * c;
+                        const bool seen = exists && its_key < p.visible(query, keys) && its_key >= p.first_key(query);
+                        sums[r][c] += probability(scored(s[r][c], query, its_key), lse, seen) * (ds[r][c] - delta);
+                    }
+                }
+                __syncthreads();
+            }
+        }
+
+    Bias *to = share.to(p);
+    if (p.bias.row) {
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                if (share.query + own + r < p.sq && key + lane + 8 * c < p.sk)
+                    to[(share.query + own + r) * p.grad_bias.row + key + lane + 8 * c] = Bias(sums[r][c]);
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        W sum = 0;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            sum += sums[r][c];
+        q[threadIdx.x / 8 * WALK + lane + 8 * c] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x < WALK && key + threadIdx.x < p.sk) {
+        W sum = 0;
+        for (int line = 0; line < LINES; line++)
+            sum += q[line * WALK + threadIdx.x];
+        to[key + threadIdx.x] = Bias(sum);
+    }
+}
+
+#endif

@@ -1,7 +1,26 @@
 // SPDX-License-Identifier: MIT
-/*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass */
+/*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass
+
+    What plain attention has not are variants of the programs, each a compile option, so that others do not pay for it:
+        -DIGNIS_RANGE=1        a window, lengths of sequences, or both
+        -DIGNIS_SOFTCAP=1      scores pass through cap * tanh(score / cap)
+        -DIGNIS_BIAS=<dtype>   a bias of this dtype is added to the scores, behind the cap
+*/
 #ifndef IGNIS_ATTENTION_CUH
 #define IGNIS_ATTENTION_CUH
+
+#ifndef IGNIS_RANGE
+#define IGNIS_RANGE 0
+#endif
+#ifndef IGNIS_SOFTCAP
+#define IGNIS_SOFTCAP 0
+#endif
+#ifndef IGNIS_BIAS
+#define IGNIS_BIAS 0
+#endif
+constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS != 0;
+constexpr bool SCORED = SOFTCAP || BIASED; /* a score is more than the scaled product */
+typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;
 
 /*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a tensor may be a
     block of columns of a wider one, such as the q of a fused qkv. */
@@ -29,11 +48,25 @@ template <typename T> struct attention {
     int causal;   /* query i sees the keys before i + sk - sq + 1, so the last query sees all; else every query does */
     double scale; /* of the scores, positive */
 
-    /*  The number of keys that a query sees: the first ones. */
-    __device__ int visible(int query) const { return causal ? max(0, min(sk, query + sk - sq + 1)) : sk; }
+    double softcap;
+    attention_rows<const Bias> bias; /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
+    attention_rows<Bias> grad_bias;
+    const int *lengths; /* RANGE: of the sequences, [batch]; or null: each has all keys */
+    int window;         /* RANGE: keys so far from the query's own, or farther, are not seen; at most max(sq, sk), which is no window */
 
-    /*  The first query that sees a key. */
-    __device__ int first_query(int key) const { return causal ? max(0, key - (sk - sq)) : 0; }
+    /*  The keys of a sequence: the first ones. */
+    __device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }
+
+    /*  How far a query sees: key query + sk - sq is its own, and this many are seen from there on. */
+    __device__ int reach() const { return causal ? 1 : window; }
+
+    /*  A query sees the keys from first_key on, before visible; end is the sequence's keys. */
+    __device__ int first_key(int query) const { return RANGE ? max(0, query + sk - sq - window + 1) : 0; }
+    __device__ int visible(int query, int end) const { return RANGE || causal ? max(0, min(end, query + sk - sq + (RANGE ? reach() : 1))) : end; }
+
+    /*  The queries that see a key of the sequence, as far as its end does not matter: from first_query on, before end_query. */
+    __device__ int first_query(int key) const { return RANGE || causal ? max(0, key - (sk - sq) - (RANGE ? reach() - 1 : 0)) : 0; }
+    __device__ int end_query(int key) const { return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq; }
 
     __device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }
 };
@@ -88,6 +121,49 @@ template <typename T> __device__ inline void attention_delta(const attention<T> 
 __device__ inline float power_of_2(float x) { return exp2f(x); }
 __device__ inline double power_of_2(double x) { return exp2(x); }
 
+/*  Products of a head's queries and keys into scores in units of log 2. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,
+    for types that are rounded to less. */
+template <typename T, bool quick> struct attention_scores {
+    typedef ignis_wide<T> Wide;
+    static constexpr double LOG2 = 1.44269504088896340736;
+
+    const Bias *bias;
+    long long bias_row;
+    int last_query, last_key; /* what is behind them is not read */
+    Wide scale, cap;
+
+    __device__ attention_scores(const attention<T> &p, int b, int h)
+        : bias(BIASED ? p.bias.at(b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1), last_key(p.sk - 1),
+          scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * LOG2)), cap(Wide(p.softcap * LOG2))
+    {
+    }
+
+    /*  slope: the derivative with respect to the scaled product. */
+    __device__ Wide operator()(Wide product, int query, int key, Wide &slope) const
+    {
+        Wide x = product * scale;
+        slope = 1;
+        if constexpr (SOFTCAP) {
+            Wide t;
+            if constexpr (quick)
+                t = 1 - 2 * ignis_ptx_rcp_ftz(1 + ignis_ptx_ex2_ftz(x));
+            else
+                t = tanh(x);
+            slope = 1 - t * t;
+            x = cap * t;
+        }
+        if constexpr (BIASED)
+            x += key <= last_key ? Wide((bias + min(query, last_query) * bias_row)[key]) * Wide(LOG2) : 0;
+        return x;
+    }
+
+    __device__ Wide operator()(Wide product, int query, int key) const
+    {
+        Wide slope;
+        return (*this)(product, query, key, slope);
+    }
+};
+
 /*  The last step of one query's attention to keys that several blocks have shared. parts has, for each batch, head and split of
     the keys: a bound of the scores in units of log 2, the sum of 2^(score - bound), and the sum of 2^(score - bound) v.
     grid = heads * batches, blocks of 128; at most 1024 splits. */
@@ -103,10 +179,12 @@ template <typename T> __device__ inline void attention_combine(const attention<T
         top = max(top, parts[i * size]);
     top = ignis_block_max(top);
     for (int i = threadIdx.x; i < splits; i += 128) {
-        weights[i] = power_of_2(parts[i * size] - top);
+        weights[i] = (RANGE || BIASED) && parts[i * size + 1] == 0 ? 0 : power_of_2(parts[i * size] - top); /* 0: it saw nothing */
         sum += weights[i] * parts[i * size + 1];
     }
     sum = ignis_block_sum(sum); /* its barriers are those that the weights need */
+    if ((RANGE || BIASED) && sum == 0)
+        sum = 1;
     for (int d = threadIdx.x; d < p.head_dim; d += 128) {
         Wide x = 0;
 #pragma unroll 8
@@ -115,5 +193,35 @@ template <typename T> __device__ inline void attention_combine(const attention<T
         p.out.at(b, h)[d] = T(x / sum);
     }
 }
+
+#if IGNIS_BIAS
+
+/*  What a block of ignis_sdpa_backward_bias adds up: for keys from key on, the batches, heads and queries that share its tile of the bias. */
+struct attention_share {
+    int key, query, end_query, h, end_h, b, end_b;
+
+    template <typename T> __device__ attention_share(const attention<T> &p, int rows, int columns)
+    {
+        const int across = (p.sk + columns - 1) / columns, down = p.bias.row ? (p.sq + rows - 1) / rows : 1;
+        const int heads = p.bias.head ? p.heads : 1, tile = blockIdx.x / across;
+        key = (int)(blockIdx.x % across) * columns;
+        query = tile % down * rows;
+        end_query = p.bias.row ? min(query + rows, p.sq) : p.sq;
+        h = tile / down % heads;
+        end_h = p.bias.head ? h + 1 : p.heads;
+        b = tile / down / heads;
+        end_b = p.bias.batch ? b + 1 : p.batches;
+    }
+
+    /*  Whether none of the queries from one on sees a key of the tile. */
+    template <typename T> __device__ bool unseen(const attention<T> &p, int first, int rows, int columns, int keys) const
+    {
+        return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;
+    }
+
+    template <typename T> __device__ Bias *to(const attention<T> &p) const { return p.grad_bias.at(b, h); }
+};
+
+#endif
 
 #endif /* IGNIS_ATTENTION_CUH */

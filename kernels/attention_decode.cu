@@ -5,7 +5,7 @@
     but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
     scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.
     One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which
-    serves smaller heads, too.
+    serves smaller heads, too, and the variants of attention.cuh.
 */
 #include "ignis.cuh"
 #include "attention.cuh"
@@ -75,7 +75,8 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
     const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
     const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int from = blockIdx.x * per_split, to = min(p.sk, from + per_split);
+    const int end = p.keys(b), start = RANGE ? max(0, end - p.window) : 0; /* of what the query sees, which comes last */
+    const int from = start + blockIdx.x * per_split, to = min(end, from + per_split);
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const W scale = W(p.scale * LOG2_E);
 
@@ -90,7 +91,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
         for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
             for (int i = 0; i < PACK; i++) {
-                q[g][c][i] = W(part[c][i]) * scale;
+                q[g][c][i] = SCORED ? W(part[c][i]) : W(part[c][i]) * scale;
                 out[g][c][i] = 0;
             }
     }
@@ -110,6 +111,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
         }
 #pragma unroll
         for (int g = 0; g < G; g++) {
+            const attention_scores<T, false> scored(p, b, first_h + (g < heads ? g : 0));
             W s[KEYS], higher = top[g];
 #pragma unroll
             for (int n = 0; n < KEYS; n++) {
@@ -120,6 +122,8 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
                     for (int i = 0; i < PACK; i++)
                         part += q[g][c][i] * W(k_part[n][c][i]);
                 s[n] = reduce_lanes<1, LANES, ignis_sum>(part);
+                if constexpr (SCORED)
+                    s[n] = scored(s[n], 0, at + n * ROWS + lane / LANES);
                 if (at + n * ROWS + lane / LANES >= to)
                     s[n] = -ignis_infinity<W>();
                 higher = max(higher, s[n]);
@@ -169,14 +173,15 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
         W block_top = warps.top[0][g], block_sum = 0;
         for (int w = 1; w < WARPS; w++)
             block_top = max(block_top, warps.top[w][g]);
+        const W block_base = (RANGE || BIASED) && block_top == -ignis_infinity<W>() ? 0 : block_top;
         for (int w = 0; w < WARPS; w++)
-            block_sum += warps.sum[w][g] * power_of_2(warps.top[w][g] - block_top);
+            block_sum += warps.sum[w][g] * power_of_2(warps.top[w][g] - block_base);
         const long long item = (long long)b * p.heads + first_h + g;
         W *result = scratch + (item * gridDim.x + blockIdx.x) * (p.head_dim + 2);
         for (int d = threadIdx.x; g < heads && d < p.head_dim; d += 32 * WARPS) {
             W x = 0;
             for (int w = 0; w < WARPS; w++)
-                x += warps.out[w][d] * power_of_2(warps.top[w][g] - block_top);
+                x += warps.out[w][d] * power_of_2(warps.top[w][g] - block_base);
             result[2 + d] = x;
         }
         if (g < heads && threadIdx.x == 0) {
@@ -187,7 +192,7 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
     }
 }
 
-/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), batches. Every split has a key. */
+/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), batches. Every split has a key, but for those of shorter sequences. */
 #define DECODE(G)                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)     \
     {                                                                                                                              \

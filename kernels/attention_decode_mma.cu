@@ -38,8 +38,21 @@ __device__ inline void load_heads(uint32_t (&q)[D / 16][1][4], const T *first, i
         }
 }
 
+/*  What the rows of a lane, which are heads, see of a tile. */
+struct decode_view {
+    const Attention &p;
+    int b, h, last_h, key, left;
+
+    __device__ int first(int) const { return 0; }
+    __device__ int limit(int) const { return left; }
+    __device__ float score(float product, int r, int column) const
+    {
+        return attention_scores<T, true>(p, b, min(h + r, last_h))(product, 0, key + column);
+    }
+};
+
 /*  grid = splits, kv_heads * ceil(heads / kv_heads / 16), batches; blocks of 32 * warps, shared memory for
-    2 * keys * stages * warps rows. Every split has a key. scratch is as attention_combine wants it. */
+    2 * keys * stages * warps rows. Every split has a key, but for those of shorter sequences. scratch is as attention_combine wants it. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Attention p, float *scratch, int per_split)
 {
     constexpr int tile_bytes = KEYS * ROW_BYTES, stage_bytes = 2 * tile_bytes;
@@ -47,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
     const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * HEADS;
     const int heads = min(HEADS, (kv_h + 1) * group - first_h);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int from = blockIdx.x * per_split + warp * KEYS, to = min(p.sk, (int)(blockIdx.x + 1) * per_split);
+    const int end = p.keys(b), start = RANGE ? max(0, end - p.window) : 0; /* of what the query sees, which comes last */
+    const int from = start + blockIdx.x * per_split + warp * KEYS, to = min(end, start + (int)(blockIdx.x + 1) * per_split);
     const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));
     const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
@@ -73,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         __syncwarp(); /* the tile is there, and all lanes are done with the one before */
         copy_keys(n + STAGES - 1);
         const int left = to - from - n * WARPS * KEYS;
-        softmax_step<true, true, 1, KEYS>(state, q, 0, stages + n % STAGES * stage_bytes, scale, [&](int) { return left; });
+        const decode_view view = {p, b, first_h + lane / 4, first_h + heads - 1, from + n * WARPS * KEYS, left};
+        softmax_step<true, true, 1, KEYS>(state, q, 0, stages + n % STAGES * stage_bytes, scale, view);
     }
 
     /* What the warps have found meets in shared memory. */
@@ -107,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         for (int w = 1; w < WARPS; w++)
             top = fmaxf(top, tops[w][h]);
         for (int w = 0; w < WARPS; w++) {
-            const float weight = power_of_2(tops[w][h] - top);
+            const float weight = (RANGE || BIASED) && sums[w][h] == 0 ? 0 : power_of_2(tops[w][h] - top);
             sum += sums[w][h] * weight;
             x += results[(w * HEADS + h) * D + d] * weight;
         }

@@ -2,14 +2,15 @@
 /*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine
 
     After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or
-    IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>. Rows are aligned to 16 bytes.
+    IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of attention.cuh but for the
+    bias. Rows are aligned to 16 bytes.
 
     A block stays for many items; an item is 64 queries for each of its groups of four warps. One more group, the producer, has one thread
     that works: it copies q, and ahead of the groups tiles of k and v, from the last key that the queries see down to the first. A group
     begins the scores of the next keys, then the product of the last probabilities with v, and computes probabilities while the tensor
     cores do the latter. A group does nothing for keys that its own queries do not see, but gives their tiles back.
 
-    Causal items differ in length: they are handed out by a counter, the longest of some heads first, as many heads as the second level
+    Causal items differ in length, and those of sequences: they are handed out by a counter, the longest of some heads first, as many heads as the second level
     cache holds. Where there are fewer items than multiprocessors, each is split by its keys, and ignis_sdpa_combine adds the
     parts up, in their order. Equal inputs give equal bits in any case.
 */
@@ -24,9 +25,10 @@
 #define IGNIS_CAUSAL 1
 #endif
 
-/* What a benchmark may vary; the host has keys in its table, and gives the groups: 2 where there are no queries for a third. */
+/* What a benchmark may vary; the host has keys in its table, and gives the groups: 2 where there are no queries for a third, or for
+   variants, as registers hold no more. */
 #ifndef IGNIS_FORWARD_GROUPS
-#define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 64 ? 3 : 2)
+#define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 64 && !RANGE && !SOFTCAP ? 3 : 2)
 #endif
 #ifndef IGNIS_FORWARD_KEYS /* of a tile */
 #define IGNIS_FORWARD_KEYS (IGNIS_HEAD_DIM <= 128 ? 128 : IGNIS_HEAD_DIM <= 192 ? 96 : 80)
@@ -45,6 +47,8 @@ constexpr int STAGES = 2; /* tiles of k, and of v, that are there or on their wa
 constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 24, GROUP_REGISTERS = GROUPS == 3 ? 160 : 240;
 static_assert(PRODUCER_REGISTERS + GROUPS * GROUP_REGISTERS <= (GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
 constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;
+constexpr bool COUNTED = CAUSAL || RANGE; /* items are handed out by the counter */
+static_assert(!BIASED, "a bias is for attention_mma.cu");
 constexpr bool OUT_IN_Q = D > 128; /* shared memory has no place for out beside q */
 static_assert(D % 8 == 0 && D >= 64 && D <= 256, "sizes of heads are multiples of 8 from 64 to 256");
 
@@ -54,7 +58,7 @@ constexpr float SLACK = 8;
 
 /*  The rest of the parameters; ignis.h has the same struct as ignis__forward_plan. */
 struct forward_plan {
-    unsigned *counter; /* of items that were handed out; 0, and left 0. Causal only */
+    unsigned *counter; /* of items that were handed out; 0, and left 0. COUNTED only */
     float *parts;      /* with splits: [splits][batches * heads * sq][D] sums, then as many pairs of a bound and a sum of weights */
     int section;       /* heads whose items are done together */
     int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
@@ -65,16 +69,24 @@ struct forward_plan {
 struct work_item {
     int query, h, b;      /* the first query */
     int split, from, end; /* tiles of keys */
+    int keys;             /* of the sequence */
 };
 
-/*  How many keys a query sees: the first ones. */
-__device__ inline int visible(const Attention &p, int query) { return CAUSAL ? max(0, min(p.sk, query + p.sk - p.sq + 1)) : p.sk; }
-
-/*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen. */
-__device__ inline int visible_tiles(const Attention &p, int query, int count)
+/*  The first keys, of which a query sees those from p.first_key on. */
+__device__ inline int visible(const Attention &p, int query, int keys)
 {
-    return query < p.sq ? (visible(p, min(query + count, p.sq) - 1) + KEYS - 1) / KEYS : 0;
+    if constexpr (RANGE)
+        return max(0, min(keys, query + p.sk - p.sq + (CAUSAL ? 1 : p.window)));
+    return CAUSAL ? max(0, min(p.sk, query + p.sk - p.sq + 1)) : p.sk;
 }
+
+/*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen: from the first to before visible_tiles. */
+__device__ inline int visible_tiles(const Attention &p, int query, int count, int keys)
+{
+    return query < p.sq ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;
+}
+
+__device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }
 
 __device__ inline int item_count(const Attention &p, const forward_plan &plan)
 {
@@ -91,8 +103,9 @@ __device__ inline work_item find_item(const Attention &p, const forward_plan &pl
     item.h = pair % p.heads;
     item.b = pair / p.heads;
     item.split = index % plan.splits;
-    item.from = item.split * plan.tiles;
-    item.end = min(visible_tiles(p, item.query, QUERIES), item.from + plan.tiles);
+    item.keys = p.keys(item.b);
+    item.from = first_tile(p, item.query) + item.split * plan.tiles;
+    item.end = min(visible_tiles(p, item.query, QUERIES, item.keys), item.from + plan.tiles);
     return item;
 }
 
@@ -192,8 +205,11 @@ struct softmax {
     bool raised;
 };
 
-/*  Scores into weights. Of the tile's keys, the lane's rows see the first limit[...], if masked. */
-template <bool masked> __device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, float scale, const int (&limit)[2])
+/*  Scores into weights. Of the tile's keys, the lane's rows see those from start[...] to limit[...], if masked. scale is that of the scores,
+    or with a cap that of its exponent, as in attention_scores. */
+template <bool masked>
+__device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, float scale, float cap, const int (&start)[2],
+                                    const int (&limit)[2])
 {
     const int column = threadIdx.x % 4 * 2;
     float most[2], bias[2];
@@ -204,11 +220,13 @@ template <bool masked> __device__ inline void softmax_step(float (&s)[KEYS / 8][
         for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                if (masked && 8 * j + column + i % 2 >= limit[r])
+                if constexpr (SOFTCAP)
+                    s[j][i] = cap - 2 * cap * ignis_ptx_rcp_ftz(1 + ignis_ptx_ex2_ftz(s[j][i] * scale));
+                if (masked && (8 * j + column + i % 2 >= limit[r] || (RANGE && 8 * j + column + i % 2 < start[r])))
                     s[j][i] = -ignis_infinity<float>();
                 x = fmaxf(x, s[j][i]);
             }
-        most[r] = x * scale;
+        most[r] = SOFTCAP ? x : x * scale;
     }
     state.raised = __any_sync(0xffffffff, most[0] > state.top[0] + SLACK || most[1] > state.top[1] + SLACK);
     if (state.raised) {
@@ -228,8 +246,8 @@ template <bool masked> __device__ inline void softmax_step(float (&s)[KEYS / 8][
         float first = 0, second = 0;
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++) {
-            s[j][2 * r] = ignis_ptx_ex2_ftz(fmaf(s[j][2 * r], scale, -bias[r]));
-            s[j][2 * r + 1] = ignis_ptx_ex2_ftz(fmaf(s[j][2 * r + 1], scale, -bias[r]));
+            s[j][2 * r] = ignis_ptx_ex2_ftz(SOFTCAP ? s[j][2 * r] - bias[r] : fmaf(s[j][2 * r], scale, -bias[r]));
+            s[j][2 * r + 1] = ignis_ptx_ex2_ftz(SOFTCAP ? s[j][2 * r + 1] - bias[r] : fmaf(s[j][2 * r + 1], scale, -bias[r]));
             first += s[j][2 * r];
             second += s[j][2 * r + 1];
         }
@@ -289,12 +307,12 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
         }
         /* The next item is taken late, so that nobody has two long ones, but ahead of a wait, which hides how long it takes. */
         unsigned taken = 0;
-        if (CAUSAL)
+        if (COUNTED)
             taken = atomicAdd(plan.counter, 1);
         if (item.end > item.from)
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);
         int next = index + gridDim.x;
-        if (CAUSAL) {
+        if (COUNTED) {
             if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
                 *plan.counter = 0;
             next = gridDim.x + taken;
@@ -363,7 +381,8 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int count = item_count(p, plan), lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const float scale = (float)p.scale * LOG2_E;
+    const float scale = SOFTCAP ? (float)(p.scale / p.softcap) * (2 * LOG2_E) : (float)p.scale * LOG2_E;
+    const float cap = SOFTCAP ? (float)p.softcap * LOG2_E : 0;
     const uint64_t q_tile = ignis_wgmma_descriptor(base + Q_AT + group * Q_BYTES, 0, 1024);
     const uint64_t k_tile = ignis_wgmma_descriptor(base + K_AT, 0, 1024), v_tile = ignis_wgmma_descriptor(base + V_AT, KEYS * 128, 1024);
     const uint32_t place = base + OUT_AT + group * Q_BYTES;
@@ -398,11 +417,15 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
     for (int index = blockIdx.x; index < count; parity ^= 1) {
         const work_item item = find_item(p, plan, index);
         const int first = item.query + 64 * group;
-        const int end = min(item.end, visible_tiles(p, first, 64)); /* of what this group sees */
-        const int whole = max(item.from, visible(p, first) / KEYS); /* below, all its queries see all keys */
-        const auto limits = [&](int n, int(&limit)[2]) {
-            limit[0] = visible(p, item.query + row) - n * KEYS;
-            limit[1] = visible(p, item.query + row + 8) - n * KEYS;
+        const int begin = RANGE ? max(item.from, first_tile(p, first)) : item.from; /* of what this group sees */
+        const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)), end = RANGE && seen <= begin ? item.from : seen;
+        const int whole = max(begin, visible(p, first, item.keys) / KEYS); /* below, all its queries see all keys */
+        const int whole_from = RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin; /* as far as this */
+        const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {
+            start[0] = p.first_key(item.query + row) - n * KEYS;
+            start[1] = p.first_key(item.query + row + 8) - n * KEYS;
+            limit[0] = visible(p, item.query + row, item.keys) - n * KEYS;
+            limit[1] = visible(p, item.query + row + 8, item.keys) - n * KEYS;
         };
         float out[COLUMNS / 8][4], s[KEYS / 8][4];
         uint32_t weights[KEYS / 16][4];
@@ -427,17 +450,17 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             release_v();
         }
         if (end > item.from) {
-            int limit[2];
+            int start[2], limit[2];
             wait_k();
             begin_scores(s, q_tile, ignis_wgmma_ahead(k_tile, k_ring.stage * TILE_BYTES));
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(s);
             release_k();
-            limits(n, limit);
-            softmax_step<true>(s, state, scale, limit);
+            limits(n, start, limit);
+            softmax_step<true>(s, state, scale, cap, start, limit);
             round_weights(weights, s);
             const auto step = [&](auto masked, int n) {
-                int limit[2];
+                int start[2], limit[2];
                 wait_k();
                 take_turn();
                 begin_scores(s, q_tile, ignis_wgmma_ahead(k_tile, k_ring.stage * TILE_BYTES));
@@ -447,8 +470,8 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
                 ignis_ptx_wgmma_wait<1>();
                 ignis_wgmma_hold(s);
                 release_k();
-                limits(n, limit);
-                softmax_step<decltype(masked)::value>(s, state, scale, limit);
+                limits(n, start, limit);
+                softmax_step<decltype(masked)::value>(s, state, scale, cap, start, limit);
                 ignis_ptx_wgmma_wait<0>();
                 ignis_wgmma_hold(out);
                 ignis_wgmma_hold(weights);
@@ -466,8 +489,12 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             for (n--; n >= whole; n--)
                 step(yes(), n);
 #pragma unroll 1
-            for (; n >= item.from; n--)
+            for (; n >= whole_from; n--)
                 step(no(), n);
+            if constexpr (RANGE)
+#pragma unroll 1
+                for (; n >= begin; n--)
+                    step(yes(), n);
             if (!OUT_IN_Q)
                 arrive(EMPTY_Q);
             wait_v();
@@ -475,6 +502,15 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(out);
             release_v();
+            if constexpr (RANGE)
+                for (; n >= item.from; n--) { /* left by its window, but not by that of the others */
+                    wait_k();
+                    take_turn();
+                    give_turn();
+                    release_k();
+                    wait_v();
+                    release_v();
+                }
         } else if (!OUT_IN_Q) {
             arrive(EMPTY_Q);
         }
@@ -495,7 +531,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             arrive(EMPTY_Q);
         }
         int next = index + gridDim.x;
-        if (CAUSAL) {
+        if (COUNTED) {
             ignis_mbarrier_wait(barrier(FULL_NEXT), parity);
             next = ignis_ptx_ld_volatile_shared(base + NEXT_AT);
             arrive(EMPTY_NEXT);
@@ -542,7 +578,8 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
     if (row >= rows)
         return;
     const int query = (int)(row % p.sq), h = (int)(row / p.sq % p.heads), b = (int)(row / p.sq / p.heads);
-    const int splits = (visible_tiles(p, query / QUERIES * QUERIES, QUERIES) + plan.tiles - 1) / plan.tiles; /* that there are */
+    const int first = query / QUERIES * QUERIES, tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);
+    const int splits = (tiles + plan.tiles - 1) / plan.tiles; /* that there are */
     const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row; /* a bound, a sum */
     float top = -ignis_infinity<float>(), sum = 0;
     for (int i = 0; i < splits; i++)

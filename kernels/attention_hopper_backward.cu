@@ -2,7 +2,7 @@
 /*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time
 
     For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a
-    multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>.
+    multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of attention.cuh but for the bias.
 
     After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other:
         ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
@@ -26,6 +26,7 @@ typedef attention<T> Attention;
 constexpr int HEAD_DIM = IGNIS_HEAD_DIM, D = (HEAD_DIM + 15) / 16 * 16; /* filled up with zeros by the copies */
 constexpr bool CAUSAL = IGNIS_CAUSAL;
 constexpr float LOG2_E = 1.44269504088896340736f;
+static_assert(!BIASED, "a bias is for attention_mma.cu");
 static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM >= 64 && HEAD_DIM <= 256, "sizes of heads are multiples of 8");
 
 /*  Two groups of 4 warps compute. Up to 128 columns each has half of the keys; beyond, registers hold no more than half of the columns. */
@@ -83,12 +84,17 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
 
     Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk
     upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the
-    other way round. Without a mask all walk upwards, and wait once, at the start. */
+    other way round. Without a mask all walk upwards, and wait once, at the start.
+
+    Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether
+    or not the last of their rows exist. */
 struct block_walk {
-    int block, blocks; /* of keys; all of them */
+    int block, blocks; /* of keys; all that the sequence has */
     int kv_h, b, group, tiles, offset;
     int first;  /* tile that sees keys of the block */
+    int end;    /* behind the last one */
     int masked; /* tiles of which not every query sees every key: the first ones */
+    int keys;   /* RANGE: of the sequence */
     bool down;
 
     __device__ block_walk(const Attention &p, int section, int place)
@@ -107,18 +113,46 @@ struct block_walk {
         block = CAUSAL && !down ? blocks - 1 - in / width : in / width;
 
         const int key = block * KEYS;
+        if constexpr (RANGE) {
+            keys = p.keys(b);
+            blocks = (keys + KEYS - 1) / KEYS;
+            first = max(0, key - offset - reach(p) + 1) / QUERIES;
+            end = key < keys ? min(tiles, max(first, (max(0, key + KEYS - 1 - offset + p.window) + QUERIES - 1) / QUERIES)) : first;
+            masked = 0; /* see is_masked */
+            return;
+        }
+        end = tiles;
         first = CAUSAL ? max(0, key - offset) / QUERIES : 0;
         const int whole = CAUSAL ? min(tiles, max(first, (key + KEYS - 1 - offset + QUERIES - 1) / QUERIES)) : first;
         masked = key + KEYS > p.sk ? tiles - first : whole - first;
     }
 
-    __device__ int steps() const { return tiles - first; } /* for one query head */
-    __device__ int tile(int step) const { return CAUSAL && down ? tiles - 1 - step : first + step; }
+    __device__ int steps() const { return end - first; } /* for one query head */
+    __device__ int tile(int step) const { return CAUSAL && down ? end - 1 - step : first + step; }
+
+    /*  As attention.reach. */
+    __device__ static int reach(const Attention &p) { return CAUSAL ? 1 : p.window; }
+
+    /*  RANGE: whether not every query of a tile sees every key. */
+    __device__ bool is_masked(const Attention &p, int tile) const
+    {
+        const int key = block * KEYS, query = tile * QUERIES + p.sk - p.sq;
+        return key + KEYS > keys || query + reach(p) < key + KEYS || query + QUERIES - p.window > key;
+    }
     __device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }
 
-    /*  How many blocks add to a tile before this one. */
-    __device__ unsigned turn(int tile) const
+    /*  The blocks that add to a tile are those from the first on, before the end. */
+    __device__ static int first_block(const Attention &p, int tile) { return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / KEYS; }
+    __device__ static int end_block(const Attention &p, int tile, int keys)
     {
+        return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + KEYS - 1) / KEYS;
+    }
+
+    /*  How many blocks add to a tile before this one. */
+    __device__ unsigned turn(const Attention &p, int tile) const
+    {
+        if constexpr (RANGE)
+            return CAUSAL && !down ? end_block(p, tile, keys) - 1 - block : block - first_block(p, tile);
         const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;
         return CAUSAL && !down ? last - 1 - block : block;
     }
@@ -235,16 +269,24 @@ template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint6
     ignis_ptx_wgmma_commit();
 }
 
-/*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. */
+/*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. With a cap scale is that
+    of its exponent, as in attention_scores. */
 template <int n, typename Flag>
-__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, Flag masked, const Attention &p, int key, int query)
+__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked, const Attention &p,
+                                     const block_walk &walk, int key, int query)
 {
 #pragma unroll
     for (int j = 0; j < n; j++) {
         const float2 its = *(const float2 *)(lse + 8 * j);
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            x[j][e] = ignis_ptx_ex2_ftz(fmaf(x[j][e], scale, e % 2 ? -its.y : -its.x));
+        for (int e = 0; e < 4; e++) {
+            if constexpr (SOFTCAP) {
+                const float least = cap - (e % 2 ? its.y : its.x);
+                x[j][e] = ignis_ptx_ex2_ftz(fmaf(-2 * cap, ignis_ptx_rcp_ftz(1 + ignis_ptx_ex2_ftz(x[j][e] * scale)), least));
+            } else {
+                x[j][e] = ignis_ptx_ex2_ftz(fmaf(x[j][e], scale, e % 2 ? -its.y : -its.x));
+            }
+        }
     }
     if (masked) {
 #pragma unroll
@@ -252,23 +294,42 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int its_key = key + 8 * (e / 2);
-                if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
+                if constexpr (RANGE) { /* how far it is ahead of the first key that the query sees */
+                    const int ahead = its_key - (query + 8 * j + e % 2) - (p.sk - p.sq) + p.window - 1;
+                    if (its_key >= walk.keys || (unsigned)ahead >= (unsigned)(p.window + walk.reach(p) - 1))
+                        x[j][e] = 0;
+                } else if (its_key >= p.sk || (CAUSAL && its_key > query + 8 * j + e % 2 + p.sk - p.sq))
                     x[j][e] = 0;
             }
     }
 }
 
-/*  dS = P (dP - delta), in the place of dP. */
-template <int n> __device__ inline void score_gradients(float (&y)[n][4], const float (&x)[n][4], const float *delta)
+/*  dS = P (dP - delta), in the place of dP. The derivative of the cap is 1 - tanh^2, of a tanh that is found again from P: registers do not hold
+    both. Where P is 0 it is anything below 1, or not a number. */
+template <int n>
+__device__ inline void score_gradients(float (&y)[n][4], const float (&x)[n][4], const float *delta, const float *lse, float cap)
 {
+    const float per_cap = 1 / cap;
 #pragma unroll
     for (int j = 0; j < n; j++) {
-        const float2 its = *(const float2 *)(delta + 8 * j);
+        const float2 its = *(const float2 *)(delta + 8 * j), its_lse = *(const float2 *)(lse + 8 * j);
 #pragma unroll
-        for (int e = 0; e < 4; e++)
+        for (int e = 0; e < 4; e++) {
             y[j][e] = x[j][e] * (y[j][e] - (e % 2 ? its.y : its.x));
+            if constexpr (SOFTCAP) {
+                const float t = (__log2f(x[j][e]) + (e % 2 ? its_lse.y : its_lse.x)) * per_cap;
+                y[j][e] *= fmaxf(0, fmaf(-t, t, 1));
+            }
+        }
     }
 }
+
+/*  The scale of products for probabilities, and the cap in units of log 2. */
+__device__ inline float score_scale(const Attention &p)
+{
+    return SOFTCAP ? (float)(p.scale / p.softcap) * (2 * LOG2_E) : (float)p.scale * LOG2_E;
+}
+__device__ inline float score_cap(const Attention &p) { return SOFTCAP ? (float)p.softcap * LOG2_E : 1; }
 
 /*  Rounds results into operands of the next product. */
 template <int n> __device__ inline void round_results(uint32_t (&to)[n / 2][4], const float (&x)[n][4])
@@ -357,7 +418,7 @@ __device__ inline void add_steps(uint32_t base, int me, const Attention &p, cons
             if (i % 2 != (unsigned)me)
                 continue;
             const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);
-            const unsigned turn = walk.turn(walk.tile(step));
+            const unsigned turn = walk.turn(p, walk.tile(step));
             float *to = s.grad_q + tile * (QUERIES * D);
 #pragma unroll
             for (int w = 0; w < 2; w++) {
@@ -395,7 +456,7 @@ __device__ inline void add_slabs(uint32_t base, int w, const Attention &p, const
     for (int g = 0; g < walk.group; g++)
         for (int step = 0; step < walk.steps(); step++, i++) {
             const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);
-            const unsigned turn = walk.turn(walk.tile(step));
+            const unsigned turn = walk.turn(p, walk.tile(step));
             float *to = s.grad_q + tile * (QUERIES * D);
             for (int slab = 2 * w; slab < min(2 * w + 2, SLABS); slab++) {
                 ignis_ptx_bar_sync(ADD_FULL + w, 160);
@@ -421,7 +482,7 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const back
     for (int g = 0; g < walk.group; g++)
         for (int step = 0; step < walk.steps(); step++) {
             const uint32_t *turns = s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS;
-            const unsigned turn = walk.turn(walk.tile(step));
+            const unsigned turn = walk.turn(p, walk.tile(step));
             for (int w = 0; w < TURNS; w++)
                 while (turn != 0 && ignis_ptx_ld_acquire_u32(turns + w) != turn)
                     ;
@@ -437,11 +498,28 @@ template <bool masked> struct Mask {
 
 /*  All steps of a group of warps; step is called with whether the tile is masked, and the tile. Two loops, so that most tiles are without a
     question, or one that asks, where that makes four copies of step two. */
-template <typename Step> __device__ inline void walk_tiles(const block_walk &walk, Step step)
+template <typename Step> __device__ inline void walk_tiles(const Attention &p, const block_walk &walk, Step step)
 {
     for (int g = 0; g < walk.group; g++) {
         int i = 0;
-        if constexpr (!SAME_CODE) {
+        if constexpr (RANGE && SAME_CODE && !SOFTCAP) {
+#pragma unroll 1
+            while (i < walk.steps()) {
+#pragma unroll 1
+                for (; i < walk.steps() && walk.is_masked(p, walk.tile(i)); i++)
+                    step(Mask<true>(), walk.tile(i));
+#pragma unroll 1
+                for (; i < walk.steps() && !walk.is_masked(p, walk.tile(i)); i++)
+                    step(Mask<false>(), walk.tile(i));
+            }
+        } else if constexpr (RANGE) {
+#pragma unroll 1
+            for (; i < walk.steps(); i++)
+                if constexpr (SOFTCAP && D == 64) /* registers hold no other way */
+                    step(Mask<true>(), walk.tile(i));
+                else
+                    step(walk.is_masked(p, walk.tile(i)), walk.tile(i));
+        } else if constexpr (!SAME_CODE) {
 #pragma unroll 1
             for (; i < walk.steps(); i++)
                 step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, walk.tile(i));
@@ -503,7 +581,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = 64 * w + 16 * warp;
     const int key = walk.block * KEYS + row + lane / 4;
-    const float scale = (float)p.scale * LOG2_E;
+    const float scale = score_scale(p), cap = score_cap(p);
     float grad_k[CHUNKS][4], grad_v[CHUNKS][4];
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++)
@@ -519,7 +597,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     if (warp < 2)
         ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160); /* nobody has to wait for the first use of a buffer */
     ignis_mbarrier_wait(bar(FULL_KV), 0);
-    walk_tiles(walk, [&](auto masked, int tile) {
+    walk_tiles(p, walk, [&](auto masked, int tile) {
         float x[QUERIES / 8][4], y[QUERIES / 8][4];
         uint32_t weights[QUERIES / 16][4], gradients[QUERIES / 16][4];
         const uint32_t scores = base + S_AT + stage * S_BYTES;
@@ -531,12 +609,12 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, of_stage), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
-        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2, scale, masked, p, key,
-                      tile * QUERIES + lane % 4 * 2);
+        const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2;
+        probabilities(x, lse, scale, cap, masked, p, walk, key, tile * QUERIES + lane % 4 * 2);
         round_results(weights, x);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(y);
-        score_gradients(y, x, (const float *)(shared + DELTA_AT) + stage * QUERIES + lane % 4 * 2);
+        score_gradients(y, x, (const float *)(shared + DELTA_AT) + stage * QUERIES + lane % 4 * 2, lse, cap);
         round_results(gradients, y);
         store_operands(scores, KEYS, row, 0, gradients);
 
@@ -578,7 +656,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, query = w * own + lane % 4 * 2;
     const int key = walk.block * KEYS + 16 * warp + lane / 4;
-    const float scale = (float)p.scale * LOG2_E;
+    const float scale = score_scale(p), cap = score_cap(p);
     float grad_k[own_chunks][4], grad_v[own_chunks][4];
 #pragma unroll
     for (int j = 0; j < own_chunks; j++)
@@ -595,7 +673,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     if (warp == 0)
         ignis_ptx_bar_arrive(ADD_EMPTY + w, 160);
     ignis_mbarrier_wait(bar(FULL_KV), 0);
-    walk_tiles(walk, [&](auto masked, int tile) {
+    walk_tiles(p, walk, [&](auto masked, int tile) {
         float x[own / 8][4], y[own / 8][4];
         uint32_t operands[own / 16][4];
         const uint32_t scores = base + S_AT + i % 2 * S_BYTES, weights = base + P_AT + i % 2 * S_BYTES;
@@ -607,12 +685,13 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         product_of_rows(y, v_rows, KEYS, ignis_wgmma_ahead(out_rows, out_stage * Q_BYTES), QUERIES);
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
-        probabilities(x, (const float *)(shared + LSE_AT) + stage * QUERIES + query, scale, masked, p, key, tile * QUERIES + query);
+        const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + query;
+        probabilities(x, lse, scale, cap, masked, p, walk, key, tile * QUERIES + query);
         round_results(operands, x);
         store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(y);
-        score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query);
+        score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query, lse, cap);
         round_results(operands, y);
         store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_fence_proxy_async();
@@ -723,7 +802,8 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
     __shared__ __align__(16) char rows[QUERIES * STRIDE];
     const int tiles = s.rows / QUERIES, tile = blockIdx.x % tiles, h = blockIdx.x / tiles % p.heads, b = blockIdx.x / tiles / p.heads;
     const int first = tile * QUERIES, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    const bool unseen = CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
+    const bool unseen = RANGE ? block_walk::end_block(p, tile, p.keys(b)) <= block_walk::first_block(p, tile)
+                              : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
     const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);
     const float scale = (float)p.scale;
 #pragma unroll

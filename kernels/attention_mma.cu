@@ -3,7 +3,7 @@
 
     After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type
     and size of heads: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>, which
-    serves smaller heads of a multiple of 8 elements, too. All rows are aligned to 16 bytes.
+    serves smaller heads of a multiple of 8 elements, too, and the variants of attention.cuh. All rows are aligned to 16 bytes.
 
     Forward: a block has queries, and walks over the keys that they see. Backward: ignis_sdpa_backward_delta first; then one
     kernel whose blocks have keys and walk over queries, of all query heads that share them, and one whose blocks have queries
@@ -28,7 +28,7 @@
 #define IGNIS_FORWARD_KEYS (IGNIS_HEAD_DIM <= 64 ? 64 : 32)
 #endif
 #ifndef IGNIS_FORWARD_KEEP /* whether q stays in registers */
-#define IGNIS_FORWARD_KEEP (IGNIS_HEAD_DIM <= 64)
+#define IGNIS_FORWARD_KEEP (IGNIS_HEAD_DIM <= 64 && !SCORED)
 #endif
 #ifndef IGNIS_KV_WARPS
 #define IGNIS_KV_WARPS (IGNIS_HEAD_DIM == 192 ? 6 : 4)
@@ -42,8 +42,8 @@
 #ifndef IGNIS_KV_QUERIES /* walked at a time */
 #define IGNIS_KV_QUERIES (IGNIS_HEAD_DIM <= 128 ? 64 : 32)
 #endif
-#ifndef IGNIS_KV_STRIP /* of them, in registers at a time; for newer devices the compiler needs more registers */
-#define IGNIS_KV_STRIP (IGNIS_HEAD_DIM == 64 && __CUDA_ARCH__ >= 1000 ? 16 : 32)
+#ifndef IGNIS_KV_STRIP /* of them, in registers at a time; variants and newer devices need more registers */
+#define IGNIS_KV_STRIP (SCORED || (IGNIS_HEAD_DIM == 64 && (RANGE || __CUDA_ARCH__ >= 1000)) ? 16 : 32)
 #endif
 #ifndef IGNIS_Q_WARPS
 #define IGNIS_Q_WARPS 4
@@ -55,7 +55,7 @@
 #define IGNIS_Q_KEYS (IGNIS_HEAD_DIM <= 64 ? 64 : IGNIS_HEAD_DIM <= 128 ? 32 : 16)
 #endif
 #ifndef IGNIS_Q_STRIP /* of them, in registers at a time */
-#define IGNIS_Q_STRIP (IGNIS_HEAD_DIM > 128 || (IGNIS_HEAD_DIM == 128 && __CUDA_ARCH__ >= 1000) ? 16 : 32)
+#define IGNIS_Q_STRIP (SCORED || IGNIS_HEAD_DIM > 128 || (IGNIS_HEAD_DIM == 128 && (RANGE || __CUDA_ARCH__ >= 1000)) ? 16 : 32)
 #endif
 #ifndef IGNIS_FORWARD_BLOCKS /* on a multiprocessor: bounds the registers of a thread */
 #define IGNIS_FORWARD_BLOCKS 1
@@ -114,6 +114,21 @@ constexpr int F_WARPS = IGNIS_FORWARD_WARPS, F_TILES = IGNIS_FORWARD_TILES, F_KE
 constexpr int F_QUERIES = 16 * F_TILES * F_WARPS;
 constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
 
+/*  What the rows of a lane see of a tile whose first key is key. */
+struct tile_view {
+    const Attention &p;
+    const attention_scores<T, true> &scored;
+    int query, key, keys;
+
+    __device__ int first(int r) const { return p.first_key(query + r) - key; }
+    __device__ int limit(int r) const { return p.visible(query + r, keys) - key; }
+    __device__ float score(float product, int r, int column) const { return scored(product, query + r, key + column); }
+    __device__ bool sees(int r, int column) const
+    {
+        return key + column < p.visible(query + r, keys) && (!RANGE || key + column >= p.first_key(query + r));
+    }
+};
+
 /*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for queries + 4 * keys rows. */
 extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS) ignis_sdpa(Attention p)
 {
@@ -125,9 +140,12 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const uint32_t q_tile = shared_address() + warp * 16 * F_TILES * ROW_BYTES;
     const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES; /* k, v, k, v */
     const float scale = (float)p.scale * LOG2_E;
+    const attention_scores<T, true> scored(p, b, h);
 
-    const int whole = p.visible(first) / F_KEYS; /* tiles that all rows see completely */
-    const int count = (p.visible(min(first + F_QUERIES, p.sq) - 1) + F_KEYS - 1) / F_KEYS;
+    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b);
+    const int begin = p.first_key(first) / F_KEYS, whole_from = p.first_key(last);
+    const int whole = p.visible(first, keys) / F_KEYS; /* tiles that all rows see completely */
+    const int count = (p.visible(last, keys) + F_KEYS - 1) / F_KEYS;
 
     copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     ignis_ptx_cp_async_commit();
@@ -136,8 +154,8 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         copy_tile<F_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
         copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
-    if (count > 0)
-        copy_keys(0);
+    if (count > begin)
+        copy_keys(begin);
     ignis_ptx_cp_async_commit();
 
     const int query = first + warp * 16 * F_TILES + lane / 4;
@@ -155,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     }
 
 #pragma unroll 1
-    for (int n = 0; n < count; n++) {
+    for (int n = begin; n < count; n++) {
         ignis_ptx_cp_async_wait<0>();
         __syncthreads(); /* the tiles are there, and nobody uses the other ones any more */
         if (n + 1 < count)
@@ -163,11 +181,11 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         ignis_ptx_cp_async_commit();
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
-        const auto limit = [&](int r) { return p.visible(query + r) - n * F_KEYS; };
-        if (n < whole)
-            softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, limit);
+        const tile_view view = {p, scored, query, n * F_KEYS, keys};
+        if (n < whole && (!RANGE || n * F_KEYS >= whole_from))
+            softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
         else
-            softmax_step<true, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, limit);
+            softmax_step<true, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
     }
 
     ignis_ptx_cp_async_wait<0>();
@@ -194,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
 /*  With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
         dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
     Of queries that see nothing lse is infinity, so their P and dS are zero. Behind the last query everything is zero, and adds
-    nothing although P is 1. */
+    nothing although P is 1; but with a bias P may be anything, and is masked there. */
 
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }
 
@@ -209,7 +227,8 @@ static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, "chunks change plac
 template <bool masked>
 __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4], float (&grad_v)[K_TILES][K_COLUMNS / 8][4],
                                         uint32_t kv_lane, uint32_t q_lane, uint32_t q_columns_lane, const float *lse, const float *delta,
-                                        float scale, const Attention &p, int key, int query)
+                                        float scale, const attention_scores<T, true> &scored, const Attention &p, int keys, int key,
+                                        int query)
 {
     const int lane = threadIdx.x % 32;
     float s[K_TILES][K_STRIP / 8][4], ds[K_TILES][K_STRIP / 8][4];
@@ -225,10 +244,18 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
         for (int m = 0; m < K_TILES; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
-                if (masked && query + column + i % 2 < p.first_query(key + 16 * m + 8 * (i / 2)))
+                const int its_query = query + column + i % 2, its_key = key + 16 * m + 8 * (i / 2);
+                float slope = 1;
+                if constexpr (SCORED)
+                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(lses[i % 2], -LOG2_E, scored(s[m][n][i], its_query, its_key, slope)));
+                else
+                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
+                if (masked && (its_query < p.first_query(its_key) || ((RANGE || BIASED) && its_query >= p.end_query(its_key)) ||
+                               (RANGE && its_key >= keys)))
                     s[m][n][i] = 0;
                 ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
+                if constexpr (SOFTCAP)
+                    ds[m][n][i] *= slope;
             }
     }
     product_of_results<K_TILES, K_STRIP, K_COLUMNS>(grad_v, s, q_columns_lane, K_QUERIES);
@@ -251,9 +278,11 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES, stats_bytes = 2 * K_QUERIES * 4; /* lse, delta, lse, delta */
     const float scale = (float)p.scale * LOG2_E;
 
+    const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(min(first + K_KEYS, keys) - 1) : 0 : p.sq;
     const int first_tile = p.first_query(first) / K_QUERIES;
     const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
-    const int tiles = max(0, (p.sq + K_QUERIES - 1) / K_QUERIES - first_tile);
+    const int whole_end = RANGE && first + K_KEYS > keys ? 0 : p.end_query(first); /* and before, if not all queries matter alike */
+    const int tiles = max(0, (end + K_QUERIES - 1) / K_QUERIES - first_tile);
     const int count = tiles * group;
 
     float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];
@@ -285,7 +314,8 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
         ignis_ptx_cp_async_commit();
 
         const int stage = n % 2, from = (first_tile + n % tiles) * K_QUERIES;
-        const bool masked = from < whole;
+        const bool masked = from < whole || ((RANGE || BIASED) && from + K_QUERIES > whole_end);
+        const attention_scores<T, true> scored(p, b, kv_h * group + n / tiles);
 #pragma unroll 1
         for (int strip = 0; strip < K_QUERIES; strip += K_STRIP) {
             const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;
@@ -293,9 +323,11 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             const float *stat = (const float *)(shared_memory() + stats_at + stage * stats_bytes) + strip;
             const int key = first + row + lane / 4, query = from + strip;
             if (masked)
-                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, p, key, query);
+                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,
+                                       query);
             else
-                backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, p, key, query);
+                backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,
+                                       query);
         }
     }
 
@@ -319,10 +351,10 @@ constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q
 constexpr int Q_QUERIES = 16 * Q_TILES * Q_WARPS;
 static_assert(Q_KEYS % Q_STRIP == 0, "strips make up a tile");
 
-/*  A strip of the keys of a tile, of which key is the first, for the queries of a warp; query is the first row of this lane. */
+/*  A strip of the keys of a tile for the queries of a warp. */
 template <bool masked>
 __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint32_t q_lane, uint32_t kv_tile, const float *lse,
-                                       const float *delta, float scale, const Attention &p, int query, int key)
+                                       const float *delta, float scale, const tile_view &view)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t kv_lane = lane_of_b(kv_tile);
@@ -341,10 +373,17 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
             for (int n = 0; n < Q_STRIP / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    float probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));
-                    if (masked && key + n * 8 + lane % 4 * 2 + i % 2 >= p.visible(query + row))
+                    const int column = n * 8 + lane % 4 * 2 + i % 2;
+                    float probability, slope = 1;
+                    if constexpr (SCORED)
+                        probability = ignis_ptx_ex2_ftz(base + view.scored(s[m][n][i], view.query + row, view.key + column, slope));
+                    else
+                        probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));
+                    if (masked && !view.sees(row, column))
                         probability = 0;
                     ds[m][n][i] = probability * (ds[m][n][i] - its_delta);
+                    if constexpr (SOFTCAP)
+                        ds[m][n][i] *= slope;
                 }
         }
     product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);
@@ -362,9 +401,12 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES;
     const uint32_t kv_tiles = grad_tile + Q_QUERIES * ROW_BYTES; /* k, v, k, v */
     const float scale = (float)p.scale * LOG2_E;
+    const attention_scores<T, true> scored(p, b, h);
 
-    const int whole = p.visible(first) / Q_KEYS;
-    const int count = (p.visible(min(first + Q_QUERIES, p.sq) - 1) + Q_KEYS - 1) / Q_KEYS;
+    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b);
+    const int begin = p.first_key(first) / Q_KEYS, whole_from = p.first_key(last);
+    const int whole = p.visible(first, keys) / Q_KEYS;
+    const int count = (p.visible(last, keys) + Q_KEYS - 1) / Q_KEYS;
 
     copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
@@ -374,8 +416,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
         copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
         copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
-    if (count > 0)
-        copy_keys(0);
+    if (count > begin)
+        copy_keys(begin);
     ignis_ptx_cp_async_commit();
 
     const int query = first + warp * 16 * Q_TILES + lane / 4;
@@ -384,7 +426,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const float *lse = (const float *)(shared_memory() + stats_at) + warp * 16 * Q_TILES + lane / 4, *delta = lse + Q_QUERIES;
     const uint32_t rows = warp * 16 * Q_TILES * ROW_BYTES, q_lane = lane_of_a(q_tile + rows);
 #pragma unroll 1
-    for (int n = 0; n < count; n++) {
+    for (int n = begin; n < count; n++) {
         ignis_ptx_cp_async_wait<0>();
         __syncthreads();
         if (n + 1 < count)
@@ -394,11 +436,11 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll 1
         for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
             const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;
-            const int key = n * Q_KEYS + strip;
-            if (n < whole)
-                backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, p, query, key);
+            const tile_view view = {p, scored, query, n * Q_KEYS + strip, keys};
+            if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))
+                backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);
             else
-                backward_q_step<true>(grad_q, q_lane, strip_tile, lse, delta, scale, p, query, key);
+                backward_q_step<true>(grad_q, q_lane, strip_tile, lse, delta, scale, view);
         }
     }
 
@@ -413,3 +455,102 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.at(b, h), p.grad_q.row,
                               first + warp * 16 * Q_TILES, p.sq, p.head_dim);
 }
+
+#if IGNIS_BIAS
+
+/*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
+    grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is shared, but for the first; blocks of 32 * warps,
+    shared memory for 2 * queries + 2 * keys rows and 2 * queries floats. */
+extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_bias(const __grid_constant__ Attention p)
+{
+    constexpr int threads = 32 * Q_WARPS, stats_at = (2 * Q_QUERIES + 2 * Q_KEYS) * ROW_BYTES;
+    const attention_share share(p, Q_QUERIES, Q_KEYS);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp * 16 * Q_TILES + lane / 4, key = share.key + lane % 4 * 2;
+    const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES, kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;
+    const uint32_t q_lane = lane_of_a(q_tile + warp * 16 * Q_TILES * ROW_BYTES);
+    const float *lse = (const float *)(shared_memory() + stats_at) + row, *delta = lse + Q_QUERIES;
+    float sums[Q_TILES][Q_KEYS / 8][4];
+    clear(sums);
+
+    for (int b = share.b; b < share.end_b; b++)
+        for (int h = share.h; h < share.end_h; h++) {
+            const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
+            const attention_scores<T, true> scored(p, b, h);
+            for (int first = share.query; first < share.end_query; first += Q_QUERIES) {
+                if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))
+                    continue;
+                __syncthreads(); /* nobody reads the tiles any more */
+                copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
+                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
+                copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, threadIdx.x);
+                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk, p.head_dim, threadIdx.x);
+                copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
+                ignis_ptx_cp_async_commit();
+                ignis_ptx_cp_async_wait<0>();
+                __syncthreads();
+#pragma unroll
+                for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
+                    const uint32_t kv_lane = lane_of_b(kv_tile + strip * ROW_BYTES);
+                    float s[Q_TILES][Q_STRIP / 8][4], ds[Q_TILES][Q_STRIP / 8][4];
+                    clear(s);
+                    product_of_rows<Q_TILES, Q_STRIP>(s, q_lane, 0, kv_lane, 0);
+                    clear(ds);
+                    product_of_rows<Q_TILES, Q_STRIP>(ds, q_lane, Q_QUERIES, kv_lane, Q_KEYS);
+#pragma unroll
+                    for (int m = 0; m < Q_TILES; m++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            const int r = 16 * m + i / 2 * 8, query = first + row + r;
+                            const float base = lse[r] * -LOG2_E, its_delta = delta[r];
+#pragma unroll
+                            for (int n = 0; n < Q_STRIP / 8; n++) {
+                                const int its_key = key + strip + n * 8 + i % 2;
+                                const float probability = ignis_ptx_ex2_ftz(base + scored(s[m][n][i], query, its_key));
+                                if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))
+                                    sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);
+                            }
+                        }
+                }
+            }
+        }
+
+    Bias *to = share.to(p);
+    if (p.bias.row) {
+#pragma unroll
+        for (int m = 0; m < Q_TILES; m++)
+#pragma unroll
+            for (int n = 0; n < Q_KEYS / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const int query = share.query + row + 16 * m + i / 2 * 8, its_key = key + n * 8 + i % 2;
+                    if (query < p.sq && its_key < p.sk)
+                        to[query * p.grad_bias.row + its_key] = Bias(sums[m][n][i]);
+                }
+        return;
+    }
+    __syncthreads();
+    float *columns = (float *)shared_memory(); /* [Q_WARPS][Q_KEYS] */
+#pragma unroll
+    for (int n = 0; n < Q_KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float sum = 0;
+#pragma unroll
+            for (int m = 0; m < Q_TILES; m++)
+                sum += sums[m][n][i] + sums[m][n][i + 2];
+#pragma unroll
+            for (int distance = 4; distance < 32; distance *= 2)
+                sum += __shfl_xor_sync(0xffffffff, sum, distance);
+            if (lane < 4)
+                columns[warp * Q_KEYS + n * 8 + lane * 2 + i] = sum;
+        }
+    __syncthreads();
+    if (threadIdx.x < Q_KEYS && share.key + threadIdx.x < p.sk) {
+        float sum = 0;
+        for (int w = 0; w < Q_WARPS; w++)
+            sum += columns[w * Q_KEYS + threadIdx.x];
+        to[share.key + threadIdx.x] = Bias(sum);
+    }
+}
+
+#endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  attention_tiles.cuh - what attention kernels for tensor cores share: tiles in shared memory, their products, the online softmax
 
-    For programs that are compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>. A warp has 16
-    rows, or several times 16; products are laid out so that their results are the operands of the next product, in the registers
+    For programs that are compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>, and the
+    variants of attention.cuh. A warp has 16 rows, or several times 16; products are laid out so that their results are the operands of the next product, in the registers
     of the same warp.
 */
 #ifndef IGNIS_ATTENTION_TILES_CUH
@@ -177,11 +177,12 @@ template <int tiles> struct softmax {
 
 constexpr float SLACK = 8;
 
-/*  Goes on with the next keys, whose tile of v follows that of k. The rows of q are in q, if kept, else at q_lane. limit(r) is how
-    many of the keys are seen by the row that is r behind a lane's first one; it counts if masked. */
-template <bool masked, bool kept, int tiles, int keys, typename Limit>
+/*  Goes on with the next keys, whose tile of v follows that of k. The rows of q are in q, if kept, else at q_lane. Of the row that is r
+    behind a lane's first one, view has what it sees of the tile's keys, view.first(r) to view.limit(r), which counts if masked, and its
+    scores, view.score(product, r, key), if there is more to them than the scale. */
+template <bool masked, bool kept, int tiles, int keys, typename View>
 __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D / 16][tiles][4], uint32_t q_lane, uint32_t kv_tile,
-                                    float scale, Limit limit)
+                                    float scale, const View &view)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t k_lane = lane_of_b(kv_tile), v_lane = lane_of_a(kv_tile);
@@ -210,17 +211,20 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
     for (int m = 0; m < tiles; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int seen = masked ? limit(16 * m + 8 * half) : 0;
+            const int seen = masked ? view.limit(16 * m + 8 * half) : 0, start = masked && RANGE ? view.first(16 * m + 8 * half) : 0;
             float x = -ignis_infinity<float>();
 #pragma unroll
             for (int n = 0; n < keys / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    if (masked && n * 8 + lane % 4 * 2 + i % 2 >= seen)
+                    const int column = n * 8 + lane % 4 * 2 + i % 2;
+                    if constexpr (SCORED)
+                        s[m][n][i] = view.score(s[m][n][i], 16 * m + 8 * half, column);
+                    if (masked && (column >= seen || (RANGE && column < start)))
                         s[m][n][i] = -ignis_infinity<float>();
                     x = fmaxf(x, s[m][n][i]);
                 }
-            most[m][half] = x * scale;
+            most[m][half] = SCORED ? x : x * scale;
             raise |= most[m][half] > state.top[m][half] + SLACK;
         }
 
@@ -247,13 +251,13 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
     for (int m = 0; m < tiles; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const bool nothing = masked && state.top[m][half] == -ignis_infinity<float>(); /* seen so far */
+            const bool nothing = (masked || BIASED) && state.top[m][half] == -ignis_infinity<float>(); /* seen so far */
             const float top = nothing ? 0 : state.top[m][half];
 #pragma unroll
             for (int n = 0; n < keys / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, -top));
+                    s[m][n][i] = ignis_ptx_ex2_ftz(SCORED ? s[m][n][i] - top : fmaf(s[m][n][i], scale, -top));
                     state.sum[m][half] += s[m][n][i];
                 }
         }

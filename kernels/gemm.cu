@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float, of f64 in double, in the order of k: equal
-    inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64
+    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
 */
 #include "ignis.cuh"
 
@@ -13,19 +13,21 @@ typedef ignis_type<IGNIS_T> T;
 #define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(256, blocks)
 
 /*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so that neighbours read neighbours. */
-template <int rows, int depth> struct Loader {
+template <int operand, int rows, int depth> struct Loader {
     static constexpr int count = rows * depth / 256;
+    const Product &p;
     const T *from; /* of the first element */
-    long long row_stride, k_stride, row_end;
+    long long row_stride, k_stride, row_end, first_row;
     int row, k, row_step, k_step;
+    bool by_k;
 
     /*  by_k: elements of a row lie next to each other. */
-    __device__ Loader(const T *matrix, long long first_row, long long row_end, bool by_k, long long row_length)
-        : row_stride(by_k ? row_length : 1), k_stride(by_k ? 1 : row_length), row_end(row_end - first_row),
+    __device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k, long long row_length)
+        : p(p), row_stride(by_k ? row_length : 1), k_stride(by_k ? 1 : row_length), row_end(row_end - first_row), first_row(first_row),
           row(by_k ? threadIdx.x / depth : threadIdx.x % rows), k(by_k ? threadIdx.x % depth : threadIdx.x / rows),
-          row_step(by_k ? 256 / depth : 0), k_step(by_k ? 0 : 256 / rows)
+          row_step(by_k ? 256 / depth : 0), k_step(by_k ? 0 : 256 / rows), by_k(by_k)
     {
-        from = matrix + first_row * row_stride;
+        from = IGNIS_PATCHES ? matrix : matrix + first_row * row_stride;
     }
     __device__ void load(Wide (&x)[count], long long first_k, long long end_k) const
     {
@@ -33,7 +35,10 @@ template <int rows, int depth> struct Loader {
         for (int i = 0; i < count; i++) {
             const int r = row + i * row_step;
             const long long at = first_k + k + i * k_step;
-            x[i] = r < row_end && at < end_k ? Wide(from[r * row_stride + at * k_stride]) : Wide(0);
+            const T *element = from + r * row_stride + at * k_stride;
+            if (IGNIS_PATCHES)
+                element = r < row_end && at < end_k ? p.find<operand>(from, by_k, by_k ? row_stride : k_stride, first_row + r, at) : nullptr;
+            x[i] = r < row_end && at < end_k && element ? Wide(*element) : Wide(0);
         }
     }
     __device__ void store(Wide (*tile)[rows + 4], const Wide (&x)[count]) const
@@ -58,8 +63,8 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
     };
     __shared__ Shared shared;
     const Place place(p, blockIdx.x, BM, BN);
-    const Loader<BM, BK> a(p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
-    const Loader<BN, BK> b(p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
     const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;
     Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;
@@ -127,20 +132,122 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
 KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
-/*  A copy of an operand whose rows consist of packs: `row` elements, then zeros. The host fills this in: ignis__gemm_copy in ignis.h. */
+/*  Tiles of 16 x 32, for products that have few larger ones: a warp does all of it for an eighth of each step of k, a thread 4 x 4, so that the
+    next operands come once in 128 elements of k. What the warps have is added up in their order. */
+KERNEL(1) ignis_gemm_tiny(const Product p)
+{
+    constexpr int BM = 16, BN = 32, BK = 512 / sizeof(Wide), WARPS = 8, share = BK / WARPS;
+    union alignas(16) Shared {
+        struct {
+            Wide a[BK][BM + 4], b[BK][BN + 4];
+        };
+        struct {
+            Wide results[WARPS][BM][BN + 4], rows[WARPS][BM];
+        };
+        Wide sums[256 / (BN / (16 / sizeof(T)))][BN];
+    };
+    __shared__ Shared shared;
+    const Place place(p, blockIdx.x, BM, BN);
+    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;
+    const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;
+    Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;
+
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            sum[r][c] = 0;
+    a.load(next_a, place.first_k, place.end_k);
+    b.load(next_b, place.first_k, place.end_k);
+#pragma unroll 1
+    for (long long k = place.first_k; k < place.end_k; k += BK) {
+        __syncthreads(); /* everybody has done with the step before */
+        a.store(shared.a, next_a);
+        b.store(shared.b, next_b);
+        __syncthreads();
+        if (k + BK < place.end_k) {
+            a.load(next_a, k + BK, place.end_k);
+            b.load(next_b, k + BK, place.end_k);
+        }
+#pragma unroll
+        for (int i = 0; i < share; i++) {
+            Wide x[4], y[4];
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                x[r] = shared.a[warp * share + i][down + r];
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                y[c] = shared.b[warp * share + i][across + c];
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    sum[r][c] += x[r] * y[c];
+        }
+        if (sums_rows)
+#pragma unroll
+            for (int i = 0; i < share; i++)
+                row_sum += shared.a[warp * share + i][lane];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            shared.results[warp][down + r][across + c] = sum[r][c];
+    if (lane < BM)
+        shared.rows[warp][lane] = row_sum;
+    __syncthreads();
+    const auto add_up = [&](const auto &of_warp) {
+        Wide total = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            total += of_warp(w);
+        return total;
+    };
+    const auto result = [&](int r, int c) { return add_up([&](int w) { return shared.results[w][r][c]; }); };
+    if (p.row_sums && place.column == 0 && threadIdx.x < BM && place.row + threadIdx.x < p.m)
+        p.row_sums[place.split * p.m + place.row + threadIdx.x] = add_up([&](int w) { return shared.rows[w][threadIdx.x]; });
+    if (p.partial) {
+        store_partial<256, BN>(p, place, threadIdx.x, 0, BM, result);
+        return;
+    }
+    Epilogue<256, BN> epilogue(p, place, threadIdx.x);
+    epilogue.strip(0, BM, result);
+    epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
+}
+
+/*  A copy of an operand whose rows consist of packs, or are half of one or less: `row` elements, then zeros. The host fills this in:
+    ignis__gemm_copy in ignis.h. */
 struct Copy {
     T *to;
     const T *from;
     long long row, stride, rows;
 };
 
+__device__ inline long long packs_of(const Copy &p) { return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16; }
+
 /*  Makes a pack of it. */
 __device__ inline void copy_pack(const Copy &p, long long at)
 {
     constexpr int N = 16 / sizeof(T);
     const long long across = p.stride / N;
-    if (at >= p.rows * across)
+    if (at >= packs_of(p))
         return;
+    if (across == 0) { /* a pack has several rows */
+        const int stride = (int)p.stride;
+        const long long first = at * (N / stride);
+        ignis_pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const long long r = first + i / stride, column = i % stride;
+            pack[i] = r < p.rows && column < p.row ? p.from[r * p.row + column] : T(0);
+        }
+        ignis_store(p.to + at * N, pack);
+        return;
+    }
     const long long r = at >> 32 ? at / across : (unsigned)at / (unsigned)across, column = (at - r * across) * N;
     const T *from = p.from + r * p.row + column;
     ignis_pack<T, N> pack;
@@ -153,7 +260,7 @@ __device__ inline void copy_pack(const Copy &p, long long at)
 /*  Makes one or two copies; a thread makes a pack. */
 KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
 {
-    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = first.rows * first.stride * (long long)sizeof(T) / 16;
+    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);
     if (at < of_first)
         copy_pack(first, at);
     else

@@ -2,6 +2,9 @@
 /*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
 
     out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there.
+
+    A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of pixels, and the matrix that is meant
+    is that of its patches, which is nowhere in memory.
 */
 #ifndef IGNIS_GEMM_CUH
 #define IGNIS_GEMM_CUH
@@ -11,6 +14,64 @@
 typedef ignis_wide<T> Wide;
 
 enum { NO_ACTIVATION, RELU, GELU }; /* as ignis_activation in ignis.h */
+
+#ifndef IGNIS_PATCHES
+#define IGNIS_PATCHES 0
+#endif
+enum { NO_PATCHES, PATCHES_A, PATCHES_B };
+enum { HALF_PACKED = 2 };
+
+/*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */
+struct Pixel {
+    int image, row, column;
+};
+
+/*  An element of a patch: numbered along the channels of a tap, and the taps of a row. */
+struct Tap {
+    int row, column, channel;
+};
+
+/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid, a column is an element of a
+    patch. The patch of grid pixel (r, c) has tap (i, j) at row first[0] + r * stride[0] + i * step[0] of the image, and the same for columns; what
+    is outside of the image is zero. */
+struct Patches {
+    ignis_divisor rows, columns;     /* of the grid */
+    ignis_divisor channels, across;  /* of a tap, and taps in a row of a patch */
+    int height, width;         /* of the array */
+    int first[2], stride[2], step[2];
+    int apart;                 /* of PATCHES_A: the pixels of out are not one behind the other */
+    int weight, weight_step[2]; /* of PATCHES_A with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
+    int weight_channels;        /* [weight_channels, taps, n], as it is stored */
+    long long weight_row;       /* elements from one of these channels to the next */
+    long long pixel;                /* elements between the pixels of the array */
+    long long out_image, out_row, out_column; /* of PATCHES_A: elements of out between the images, rows and columns of the grid */
+
+    __device__ Pixel grid(int index) const
+    {
+        Pixel pixel;
+        const int line = columns.divide(index, pixel.column);
+        pixel.image = rows.divide(line, pixel.row);
+        return pixel;
+    }
+    __device__ Tap tap(int element) const
+    {
+        Tap tap;
+        const int number = channels.divide(element, tap.channel);
+        tap.row = across.divide(number, tap.column);
+        return tap;
+    }
+    /*  Where an element of the matrix is, from the begin of the array on; below 0: it is zero. */
+    __device__ long long find(int index, int element) const
+    {
+        const Pixel at = grid(index);
+        const Tap of = tap(element);
+        const int y = first[0] + at.row * stride[0] + of.row * step[0], x = first[1] + at.column * stride[1] + of.column * step[1];
+        if ((unsigned)y >= (unsigned)height || (unsigned)x >= (unsigned)width)
+            return -1;
+        return (((long long)at.image * height + y) * width + x) * pixel + of.channel;
+    }
+    __device__ int weight_of(const Tap &of) const { return weight + of.row * weight_step[0] + of.column * weight_step[1]; }
+};
 
 /*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
 struct Product {
@@ -30,7 +91,38 @@ struct Product {
     int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int accumulate;                       /* out is added to the result */
-    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes */
+    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
+#if IGNIS_PATCHES
+    Patches patches;
+#endif
+
+    /*  Where a row of out begins, and the bias of its columns. */
+    __device__ long long out_at(long long batch, long long row) const
+    {
+#if IGNIS_PATCHES == 1
+        const Pixel at = patches.grid((int)row);
+        return at.image * patches.out_image + at.row * patches.out_row + at.column * patches.out_column + batch * n;
+#else
+        return (batch * m + row) * n;
+#endif
+    }
+    __device__ const T *bias_at(long long batch) const { return IGNIS_PATCHES ? bias + batch * n : bias; }
+
+    /*  Where an element of an operand is: op(a) with by_k as it is stored, or op(b). Null: it is zero. */
+    template <int operand> __device__ const T *find(const T *matrix, bool by_k, long long length, long long row, long long k) const
+    {
+#if IGNIS_PATCHES
+        if (operand == IGNIS_PATCHES) {
+            const long long at = patches.find((int)(by_k ? row : k), (int)(by_k ? k : row));
+            return at < 0 ? nullptr : matrix + at;
+        }
+        if (operand == PATCHES_B && !by_k) { /* so a has patches, and these are weights */
+            const Tap of = patches.tap((int)k);
+            return of.channel < patches.weight_channels ? matrix + of.channel * patches.weight_row + patches.weight_of(of) * length + row : nullptr;
+        }
+#endif
+        return matrix + (by_k ? row * length + k : k * length + row);
+    }
 };
 
 /*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
@@ -78,7 +170,7 @@ template <int threads, int columns> struct Epilogue {
         for (int i = 0; i < N; i++)
             bias[i] = sums[i] = 0;
         if (p.bias && whole) {
-            const auto pack = ignis_load<N>(p.bias + place.column + column);
+            const auto pack = ignis_load<N>(p.bias_at(place.batch) + place.column + column);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 bias[i] = Wide(pack[i]);
@@ -91,7 +183,7 @@ template <int threads, int columns> struct Epilogue {
         const long long left = p.m - place.row - first;
 #pragma unroll 1
         for (int r = thread / across; r < rows && r < left; r += down) {
-            const long long at = (place.batch * p.m + place.row + first + r) * p.n + place.column + column;
+            const long long at = p.out_at(place.batch, place.row + first + r) + place.column + column;
             if (whole) {
                 Wide x[N];
                 pack(r, column, x);
@@ -103,7 +195,7 @@ template <int threads, int columns> struct Epilogue {
 #pragma unroll 1
                 for (int c = 0; c < count; c++) {
                     Wide x[1] = {value(r, column + c * step)};
-                    const Wide one_bias[1] = {p.bias ? Wide(p.bias[place.column + column + c * step]) : Wide(0)};
+                    const Wide one_bias[1] = {p.bias ? Wide(p.bias_at(place.batch)[place.column + column + c * step]) : Wide(0)};
                     finish<1>(x, one_bias, at + c * step);
 #pragma unroll
                     for (int i = 0; i < N; i++) /* sums stay in registers */

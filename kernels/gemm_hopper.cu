@@ -5,6 +5,8 @@
     -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<128 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
     finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
     and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. Sums in float, in the order of k.
+    With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
+    channels, beyond the last of which they are zero.
 
     Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements of k, as far ahead as there is
     room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes.
@@ -51,6 +53,28 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
 #pragma unroll
         for (int i = 0; i < rows / 64; i++)
             ignis_ptx_tensor_load<3>(to + i * SLAB, map, barrier, row + 64 * i, k, batch);
+}
+
+#if IGNIS_PATCHES
+/*  Of some pixels of the grid, 64 channels of a tap. */
+__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier, const Pixel &at, const Tap &of)
+{
+    ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1], q.first[0] + at.row * q.stride[0], at.image,
+                          of.column * q.step[1], of.row * q.step[0]);
+}
+#endif
+
+/*  Stores 64 rows of 64 columns of out: in one piece, or pixels that are apart. */
+__device__ inline void store_slab(const Product &p, const ignis_tensor_map *map, uint32_t from, int column, int row, int batch)
+{
+#if IGNIS_PATCHES == 1
+    if (p.patches.apart) {
+        const Pixel at = p.patches.grid(row);
+        ignis_ptx_pixels_store(map, from, column, at.column, at.row, at.image);
+        return;
+    }
+#endif
+    ignis_ptx_tensor_store<3>(map, from, column, row, batch);
 }
 
 /*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
@@ -138,7 +162,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
 #pragma unroll
         for (int slab = 0; slab < across / 64; slab++)
             if (at + 64 * slab < (int)p.n)
-                ignis_ptx_tensor_store<3>(map, room + slab * SLAB, at + 64 * slab, row, batch);
+                store_slab(p, map, room + slab * SLAB, at + 64 * slab, row, batch);
         ignis_ptx_bulk_commit();
     };
     if (row >= (int)p.m)
@@ -356,14 +380,38 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const Spot place(p, tile, BM, BN);
             const int row = place.row, column = place.column, end_k = place.end_k;
-            const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0;
+#if IGNIS_PATCHES == 1
+            const Pixel pixel = p.patches.grid(row);
+            Tap tap = p.patches.tap(place.first_k);
+#elif IGNIS_PATCHES == 2
+            Tap taps[BN / 64];
+#pragma unroll
+            for (int i = 0; i < BN / 64; i++)
+                taps[i] = p.patches.tap(min(column + 64 * i, (int)p.n - 64)); /* those behind the last are not stored */
+#endif
 #pragma unroll 1
             for (int k = place.first_k; k < end_k; k += BK) {
                 const uint32_t to = base + stage * STAGE_BYTES;
                 ignis_mbarrier_wait(empty(stage), parity);
                 ignis_ptx_mbarrier_arrive_expect(full(stage), STAGE_BYTES);
-                load<BM, A_BY_K>(to, &a, full(stage), row, k, batch_a);
-                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, batch_b);
+#if IGNIS_PATCHES == 1
+                load_pixels(p.patches, to, &a, full(stage), pixel, tap);
+                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, tap.channel, p.patches.weight_of(tap));
+                if ((tap.channel += BK) == (int)p.patches.channels.size) {
+                    tap.channel = 0;
+                    if (++tap.column == (int)p.patches.across.size)
+                        tap.column = 0, tap.row++;
+                }
+#elif IGNIS_PATCHES == 2
+                const Pixel pixel = p.patches.grid(k);
+                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
+#pragma unroll
+                for (int i = 0; i < BN / 64; i++)
+                    load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
+#else
+                load<BM, A_BY_K>(to, &a, full(stage), row, k, p.batch_a ? place.batch : 0);
+                load<BN, B_BY_K>(to + A_BYTES, &b, full(stage), column, k, p.batch_b ? place.batch : 0);
+#endif
                 next(parity);
             }
         }

@@ -2,7 +2,7 @@
 /*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up
 
     One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>
-    -DIGNIS_TRANSPOSE_B=<0 or 1>. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid: tiles of a
+    -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid: tiles of a
     matrix * batch * splits.
 
     A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one. In shared memory a step of an operand is a tile
@@ -25,8 +25,8 @@ __device__ inline char *shared()
 }
 __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared()); }
 
-/*  A step of op(x) with so many rows. */
-template <int rows, bool by_k, int threads> struct Tile {
+/*  A step of op(x), PATCHES_A or PATCHES_B of the operands, with so many rows. */
+template <int operand, int rows, bool by_k, int threads> struct Tile {
     static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;
 
     static __device__ int chunk_at(int line, int chunk)
@@ -36,8 +36,8 @@ template <int rows, bool by_k, int threads> struct Tile {
     }
 
     /*  Starts to copy rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the ends is zero. */
-    static __device__ void copy(int to, const T *matrix, long long length, long long first_row, long long end_row, long long first_k,
-                                long long end_k, bool packed)
+    static __device__ void copy(const Product &p, int to, const T *matrix, long long length, long long first_row, long long end_row,
+                                long long first_k, long long end_k, int packed)
     {
         const uint32_t base = shared_address();
 #pragma unroll
@@ -47,14 +47,26 @@ template <int rows, bool by_k, int threads> struct Tile {
             const long long left = by_k ? end_k - k : end_row - row;
             const bool exists = by_k ? row < end_row : k < end_k;
             const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0, at = to + chunk_at(line, chunk);
-            const T *from = valid ? matrix + (by_k ? row * length + k : k * length + row) : matrix;
-            if (packed) {
-                ignis_ptx_cp_async(base + at, from, valid * (int)sizeof(T));
+            if (IGNIS_PATCHES && packed == HALF_PACKED) { /* a chunk is of two taps */
+#pragma unroll
+                for (int half = 0; half < E; half += E / 2) {
+                    const int some = max(0, min(E / 2, valid - half));
+                    const T *from = some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k) : nullptr;
+                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(T), from ? from : matrix, from ? some * (int)sizeof(T) : 0);
+                }
+                continue;
+            }
+            const T *from = valid ? p.find<operand>(matrix, by_k, length, row, k) : nullptr;
+            if (packed) { /* so a chunk of a patch is of one tap */
+                ignis_ptx_cp_async(base + at, from ? from : matrix, from ? valid * (int)sizeof(T) : 0);
             } else {
                 T *element = (T *)(shared() + at);
 #pragma unroll
-                for (int e = 0; e < E; e++)
-                    element[e] = e < valid ? from[e] : T(0);
+                for (int e = 0; e < E; e++) {
+                    if (IGNIS_PATCHES)
+                        from = e < valid ? p.find<operand>(matrix, by_k, length, by_k ? row : row + e, by_k ? k + e : k) : nullptr;
+                    element[e] = e < valid && from ? from[IGNIS_PATCHES ? 0 : e] : T(0);
+                }
             }
         }
     }
@@ -119,8 +131,8 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
 template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p)
 {
     constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32, width = BN + 4;
-    typedef Tile<BM, A_BY_K, threads> A;
-    typedef Tile<BN, B_BY_K, threads> B;
+    typedef Tile<PATCHES_A, BM, A_BY_K, threads> A;
+    typedef Tile<PATCHES_B, BN, B_BY_K, threads> B;
     const Place place(p, blockIdx.x, BM, BN);
     const T *a = p.a + place.batch * p.batch_a, *b = p.b + place.batch * p.batch_b;
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
@@ -130,8 +142,8 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
     const auto copy = [&](int step) {
         const long long k = place.first_k + (long long)step * DEPTH;
         if (step < steps) {
-            A::copy(stage(step), a, p.row_a, place.row, p.m, k, place.end_k, p.packed_a);
-            B::copy(stage(step) + A::bytes, b, p.row_b, place.column, p.n, k, place.end_k, p.packed_b);
+            A::copy(p, stage(step), a, p.row_a, place.row, p.m, k, place.end_k, p.packed_a);
+            B::copy(p, stage(step) + A::bytes, b, p.row_b, place.column, p.n, k, place.end_k, p.packed_b);
         }
         ignis_ptx_cp_async_commit();
     };

@@ -175,6 +175,23 @@ __device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint3
                      : "memory");
 }
 
+/*  The same of pixels: rows of a tile are pixels one after the other of a box in each image of a tensor [image, y, x, channel], as
+    cuTensorMapEncodeIm2col describes it, from a pixel of the box on. Loads read what is by (right, down) from there, 0 to 255. */
+__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int channel, int x, int y, int image,
+                                             int right, int down)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
+                 ::"r"(to), "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(image), "h"((unsigned short)right), "h"((unsigned short)down)
+                 : "memory");
+}
+
+__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y, int image)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+                 ::"l"(map), "r"(from), "r"(channel), "r"(x), "r"(y), "r"(image)
+                 : "memory");
+}
+
 template <int rank>
 __device__ inline void ignis_ptx_tensor_add(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0, int u = 0, int v = 0)
 {

@@ -203,6 +203,19 @@ template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> ||
 template <typename T> static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */
     ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;
 
+/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31
+    (Granlund and Montgomery, PLDI 1994). The host has the same struct. */
+struct ignis_divisor {
+    uint32_t size, multiplier, shift;
+
+    __device__ int divide(int x, int &rest) const
+    {
+        const int quotient = (int)((__umulhi((uint32_t)x, multiplier) + (uint32_t)x) >> shift);
+        rest = x - quotient * (int)size;
+        return quotient;
+    }
+};
+
 /* >>limits ------------------------------------------------------------------------------------------------------ */
 
 /*  The largest and the smallest finite number of a type. */

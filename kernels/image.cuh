@@ -15,13 +15,7 @@ typedef ignis_wide<T> Wide;
 #define PACK (16 / (int)sizeof(T)) /* elements */
 #define IGNIS_IMAGE_THREADS 256
 
-/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31
-    (Granlund and Montgomery, PLDI 1994). The host has the same structs. */
-struct ignis_divisor {
-    uint32_t size, multiplier, shift;
-};
-
-/*  What is computed, dst, and what it is computed from, src. */
+/*  What is computed, dst, and what it is computed from, src. The host has the same structs. */
 struct ignis_images {
     ignis_divisor packs, width, height; /* of a pixel, and of dst */
     int src_width, src_height, packed;

@@ -64,7 +64,12 @@ __device__ inline void ignis_ptx_cp_async(uint32_t to, const void *from, int val
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
 }
 
-/*  The same for 4 bytes. */
+/*  The same for 8 and 4 bytes. */
+__device__ inline void ignis_ptx_cp_async_8(uint32_t to, const void *from, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+}
+
 __device__ inline void ignis_ptx_cp_async_4(uint32_t to, const void *from, int valid)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");

@@ -8,10 +8,15 @@
     rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
 
         ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
-        ignis_optim_advance     once a step, first: counts, and computes learning rate and bias corrections
-        ignis_adamw, ignis_sgd  the step
+        ignis_optim_advance     once a step, first: counts, and computes learning rate and bias corrections; or has the step skipped
+        ignis_adamw, ...        the step: ignis_adam, _sgd, _rmsprop, _lion, too; all take the same arguments
+        ignis_muon              before the matrices are made orthogonal, and ignis_muon_apply after that
         ignis_grad_squares      the sum of squares of each block's gradients
         ignis_grad_clip         from these the norm of all gradients and what the next step multiplies them with
+
+    Gradients may be those of a loss times SCALE. Then what a step multiplies them with has 1 / SCALE in it; gradients that are not finite have
+    the step skipped and the scale lowered, and it grows after a number of steps without one: Micikevicius et al., Mixed Precision Training, 2018.
+
         ignis_grad_zero         sets all gradients to zero
 */
 #include "ignis.cuh"
@@ -40,7 +45,12 @@ enum ignis_optim_state {
     CLIP,         /* these are of the step under way */
     LR,
     FIRST_SCALE,  /* 1 / (1 - beta1^step) */
-    SECOND_SCALE  /* 1 / sqrt(1 - beta2^step) */
+    SECOND_SCALE, /* 1 / sqrt(1 - beta2^step) */
+    SCALE,        /* of the loss; 1 without */
+    GOOD,         /* steps since SCALE has changed */
+    SKIPPED,      /* steps in all */
+    SKIP,         /* the step under way is skipped */
+    CHECKED       /* NORM is that of the gradients of the next step */
 };
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
@@ -59,10 +69,27 @@ extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_param
 
 enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
 
-/*  One thread. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total. */
+/*  One thread. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total. The scale of the
+    loss grows after interval steps; 0: there is none, and no step is skipped. */
 extern "C" __global__ void ignis_optim_advance(double *state, double beta1, double beta2, int schedule, long long warmup, long long total,
-                                               double floor)
+                                               double floor, double growth, double backoff, long long interval)
 {
+    state[SKIP] = interval > 0 && !isfinite(state[NORM]);
+    state[CHECKED] = 0;
+    state[CLIP] = state[CLIP_NEXT] / state[SCALE];
+    state[CLIP_NEXT] = 1;
+    if (state[SKIP] != 0) {
+        state[SCALE] *= backoff;
+        state[GOOD] = 0;
+        state[SKIPPED] += 1;
+        return;
+    }
+    state[GOOD] += interval > 0;
+    if (interval > 0 && state[GOOD] >= (double)interval) {
+        if (isfinite((float)(state[SCALE] * growth)))
+            state[SCALE] *= growth;
+        state[GOOD] = 0;
+    }
     const double step = state[STEP] + 1;
     double factor = 1;
     if (step <= (double)warmup) {
@@ -73,8 +100,6 @@ extern "C" __global__ void ignis_optim_advance(double *state, double beta1, doub
         factor = floor + (1 - floor) * left;
     }
     state[STEP] = step;
-    state[CLIP] = state[CLIP_NEXT];
-    state[CLIP_NEXT] = 1;
     state[LR] = state[BASE_LR] * factor;
     state[FIRST_SCALE] = 1 / (1 - pow(beta1, step));
     state[SECOND_SCALE] = 1 / sqrt(1 - pow(beta2, step));
@@ -161,12 +186,31 @@ __device__ inline void step_share(const ignis_parameter &p, long long at, long l
     }
 }
 
+__device__ inline void zero_chunk(const chunk &c)
+{
+    constexpr int N = 16 / sizeof(T);
+    T *grad = c.parameter.grad;
+    const Wide zero[N] = {};
+    const long long end = c.end;
+    const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
+    for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)
+        store_all(grad + at, zero);
+    for (long long at = body + threadIdx.x; at < end; at += THREADS)
+        grad[at] = T(0);
+}
+
 template <bool has_second, typename Update>
-__device__ inline void step_chunk(const chunk &c, Wide clip, bool zero_grad, Update update)
+__device__ inline void step_chunk(const chunk &c, const double *state, bool zero_grad, Update update)
 {
     constexpr int N = 16 / sizeof(T);
     const ignis_parameter &p = c.parameter;
     const long long end = c.end;
+    const Wide clip = Wide(state[CLIP]);
+    if (state[SKIP] != 0) {
+        if (zero_grad)
+            zero_chunk(c);
+        return;
+    }
     const bool packs = ignis_is_aligned(p.data, 16) && ignis_is_aligned(p.grad, 16); /* the rest is the optimizer's own and is aligned */
     const long long body = packs ? c.start + (end - c.start) / N * N : c.start;
     step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
@@ -181,20 +225,88 @@ ignis_adamw(const ignis_parameter *table, int count, const double *state, double
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]);
     const Wide second_scale = Wide(state[SECOND_SCALE]);
-    step_chunk<true>(c, Wide(state[CLIP]), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
+    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         first = b1 * first + not_b1 * grad;
         second = b2 * second + not_b2 * grad * grad;
         value = value * keep - step_size * first / (sqrt(second) * second_scale + wide_eps);
     });
 }
 
+/*  Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015), with weight decay that is part of the gradient. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
+{
+    const chunk c(table, count);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
+    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]), second_scale = Wide(state[SECOND_SCALE]);
+    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
+        grad += decay * value;
+        first = b1 * first + not_b1 * grad;
+        second = b2 * second + not_b2 * grad * grad;
+        value -= step_size * first / (sqrt(second) * second_scale + wide_eps);
+    });
+}
+
+/*  RMSprop (Tieleman and Hinton, Lecture 6.5, Coursera: Neural Networks for Machine Learning, 2012), with momentum (first may be null when that is 0)
+    of what is divided already, and eps outside of the root, as in PyTorch. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha, double eps, int zero_grad)
+{
+    const chunk c(table, count);
+    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
+    const Wide b2 = Wide(alpha);
+    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
+        grad += decay * value;
+        second = b2 * (second - grad * grad) + grad * grad;
+        grad /= sqrt(second) + wide_eps;
+        first = wide_momentum * first + grad;
+        value -= lr * first;
+    });
+}
+
+/*  Lion (Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023) */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double, int zero_grad)
+{
+    const chunk c(table, count);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), lr = Wide(state[LR]);
+    const Wide keep = Wide(1 - state[LR] * c.parameter.decay);
+    step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
+        const Wide way = b1 * first + not_b1 * grad;
+        value = value * keep - (way > 0 ? lr : way < 0 ? -lr : way * lr); /* NaN stays */
+        first = b2 * first + not_b2 * grad;
+    });
+}
+
+/*  Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024): momentum in first, and where Nesterov's leads in
+    second, which the host then makes orthogonal. The values stay, and so do the gradients. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
+{
+    const chunk c(table, count);
+    const Wide keep = Wide(momentum), not_keep = Wide(1 - momentum);
+    step_chunk<true>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {
+        first = keep * first + not_keep * grad;
+        second = keep * first + not_keep * grad;
+    });
+}
+
+/*  The step by what second has become. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double, int zero_grad)
+{
+    const chunk c(table, count);
+    const Wide lr = Wide(state[LR]), keep = Wide(1 - state[LR] * c.parameter.decay);
+    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
+}
+
 /*  Stochastic gradient descent with momentum (first may be null when that is 0) and weight decay that is part of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, int zero_grad)
+ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int zero_grad)
 {
     const chunk c(table, count);
     const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
-    step_chunk<false>(c, Wide(state[CLIP]), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
+    step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         first = wide_momentum * first + (grad + decay * value);
         value -= lr * first;
     });
@@ -215,10 +327,13 @@ template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long 
     return sum;
 }
 
-/*  squares[block] = the sum of squares of the block's gradients. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_squares(double *squares, const ignis_parameter *table, int count)
+/*  squares[block] = the sum of squares of the block's gradients. With a state, only where their norm is not known. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
 {
     constexpr int N = 16 / sizeof(T);
+    if (state && state[CHECKED] != 0)
+        return;
     const chunk c(table, count);
     const T *grad = c.parameter.grad;
     const long long end = c.end;
@@ -230,30 +345,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_squares(double 
         squares[blockIdx.x] = (double)sum;
 }
 
-/*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. */
+/*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm alone, where it is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
 {
     double sum = 0;
+    if (max_norm == 0 && state[CHECKED] != 0)
+        return;
     for (long long i = threadIdx.x; i < count; i += THREADS)
         sum += squares[i];
     sum = ignis_block_sum(sum);
     if (threadIdx.x == 0) {
-        const double norm = sqrt(sum);
+        const double norm = sqrt(sum) / state[SCALE];
         state[NORM] = norm;
-        state[CLIP_NEXT] = norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
+        state[CHECKED] = 1;
+        state[CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis_parameter *table, int count)
 {
-    constexpr int N = 16 / sizeof(T);
-    const chunk c(table, count);
-    T *grad = c.parameter.grad;
-    const Wide zero[N] = {};
-    const long long end = c.end;
-    const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
-    for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)
-        store_all(grad + at, zero);
-    for (long long at = body + threadIdx.x; at < end; at += THREADS)
-        grad[at] = T(0);
+    zero_chunk(chunk(table, count));
 }

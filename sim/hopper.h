@@ -448,6 +448,9 @@ static const sim_tensor_map *tensor_map_at(worker *w, const void *p, int rank, s
     const sim_tensor_map *m = (const sim_tensor_map *)p;
     if (memcmp(m->magic, SIM_TENSOR_MAGIC, sizeof m->magic) != 0)
         give_up(w, SIM_LAUNCH_FAILED, "this is no tensor map that cuTensorMapEncodeTiled made", at);
+    if (m->im2col != (rank < 0))
+        give_up(w, SIM_LAUNCH_FAILED, "a copy in im2col mode wants a tensor map of cuTensorMapEncodeIm2col, and no other does", at);
+    rank = rank < 0 ? -rank : rank;
     if ((uintptr_t)p % 64)
         give_up(w, SIM_MISALIGNED_ADDRESS, "a tensor map is not aligned to 64 bytes", at);
     if (m->rank != rank)
@@ -460,7 +463,7 @@ static const sim_tensor_map *tensor_map_at(worker *w, const void *p, int rank, s
 static unsigned tile_bytes(const sim_tensor_map *m)
 {
     unsigned bytes = m->element;
-    for (int d = 0; d < m->rank; d++)
+    for (int d = 0; d < (m->im2col ? 2 : m->rank); d++)
         bytes *= m->box[d];
     return bytes;
 }
@@ -484,16 +487,70 @@ static void add_elements(char *to, const char *from, unsigned count, int type)
 
 /* Between global memory and the bytes of a tile as they lie in shared memory: loads them, stores them, or adds them. */
 enum tile_way { TILE_LOAD, TILE_STORE, TILE_ADD };
+
+/* A row of a tile, at so many bytes of it: the elements from `first` on of the row of the tensor that begins there, if it is inside. */
+static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_t first, char *tile, size_t at, enum tile_way way)
+{
+    size_t row = (size_t)m->box[0] * m->element, piece = m->swizzle ? 16 : row;
+    for (size_t e = 0; e < row; e += piece, at += piece, first += (int64_t)(piece / m->element)) {
+        char *shared = tile + swizzled(at, m->swizzle);
+        int64_t count = (int64_t)(piece / m->element);
+        int64_t begin = first < 0 ? -first : 0, end = (int64_t)m->dims[0] - first;
+        begin = begin > count ? count : begin;
+        end = !inside || end < begin ? begin : end > count ? count : end;
+        char *global = (char *)from + (first + begin) * m->element;
+        size_t skip = (size_t)begin * m->element, bytes = (size_t)(end - begin) * m->element;
+        if (way == TILE_LOAD) {
+            memset(shared, m->fill ? 0xFF : 0, piece);
+            memcpy(shared + skip, global, bytes);
+        } else if (way == TILE_STORE)
+            memcpy(global, shared + skip, bytes);
+        else
+            add_elements(global, shared + skip, (unsigned)(end - begin), m->type);
+    }
+}
+
+/* The rows of a tile in im2col mode are pixels: they walk through the box of pixels of one image after the other. */
+static void move_pixels(const sim_tensor_map *m, const sim_coordinates *where, char *tile, enum tile_way way)
+{
+    int64_t i[5] = {0, where->at[1], where->at[2], where->at[3], where->at[4]};
+    size_t row = (size_t)m->box[0] * m->element;
+    int spatial = m->rank - 2;
+    for (unsigned pixel = 0; pixel < m->box[1]; pixel++) {
+        bool inside = true;
+        uint64_t from = m->base;
+        for (int d = 1; d < m->rank; d++) {
+            int64_t k = i[d] + (d <= spatial ? where->offset[d - 1] : 0);
+            inside = inside && k >= 0 && (uint64_t)k < m->dims[d];
+            from += m->strides[d] * (uint64_t)k;
+        }
+        move_row(m, from, inside, where->at[0], tile, pixel * row, way);
+        int d = 1;
+        for (; d <= spatial; d++) {
+            i[d] += m->steps[d - 1];
+            if (i[d] <= (int64_t)m->dims[d] - 1 + m->upper[d - 1])
+                break;
+            i[d] = m->lower[d - 1];
+        }
+        if (d > spatial)
+            i[d]++;
+    }
+}
+
 static void move_tile(const sim_tensor_map *m, const sim_coordinates *where, char *tile, enum tile_way way)
 {
     unsigned side[5] = {1, 1, 1, 1, 1}, i[5];
-    size_t at = 0, piece = m->swizzle ? 16 : (size_t)m->box[0] * m->element, row = (size_t)m->box[0] * m->element;
+    size_t at = 0, row = (size_t)m->box[0] * m->element;
+    if (m->im2col) {
+        move_pixels(m, where, tile, way);
+        return;
+    }
     for (int d = 0; d < m->rank; d++)
         side[d] = m->box[d];
     for (i[4] = 0; i[4] < side[4]; i[4]++)
         for (i[3] = 0; i[3] < side[3]; i[3]++)
             for (i[2] = 0; i[2] < side[2]; i[2]++)
-                for (i[1] = 0; i[1] < side[1]; i[1]++) {
+                for (i[1] = 0; i[1] < side[1]; i[1]++, at += row) {
                     bool inside = true;
                     uint64_t from = m->base;
                     for (int d = 1; d < m->rank; d++) {
@@ -501,22 +558,7 @@ static void move_tile(const sim_tensor_map *m, const sim_coordinates *where, cha
                         inside = inside && k >= 0 && (uint64_t)k < m->dims[d];
                         from += m->strides[d] * (uint64_t)k;
                     }
-                    for (size_t e = 0; e < row; e += piece, at += piece) {
-                        char *shared = tile + swizzled(at, m->swizzle);
-                        int64_t first = where->at[0] + (int64_t)(e / m->element), count = (int64_t)(piece / m->element);
-                        int64_t begin = first < 0 ? -first : 0, end = (int64_t)m->dims[0] - first;
-                        begin = begin > count ? count : begin;
-                        end = !inside || end < begin ? begin : end > count ? count : end;
-                        char *global = (char *)from + (first + begin) * m->element;
-                        size_t skip = (size_t)begin * m->element, bytes = (size_t)(end - begin) * m->element;
-                        if (way == TILE_LOAD) {
-                            memset(shared, m->fill ? 0xFF : 0, piece);
-                            memcpy(shared + skip, global, bytes);
-                        } else if (way == TILE_STORE)
-                            memcpy(global, shared + skip, bytes);
-                        else
-                            add_elements(global, shared + skip, (unsigned)(end - begin), m->type);
-                    }
+                    move_row(m, from, inside, where->at[0], tile, at, way);
                 }
 }
 

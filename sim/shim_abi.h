@@ -58,9 +58,9 @@ typedef struct sim_wgmma {
     unsigned words[4];       /* A, where it is in registers */
 } sim_wgmma;
 
-/* Where a tensor's tile starts. */
+/* Where a tensor's tile starts, and by how much the pixels that im2col reads are moved. */
 typedef struct sim_coordinates {
-    int at[5];
+    int at[5], offset[3];
 } sim_coordinates;
 
 typedef struct sim_runtime {
@@ -83,6 +83,7 @@ typedef struct sim_runtime {
     int (*mbarrier_wait)(void *barrier, unsigned parity, int may_wait, sim_place at); /* whether that phase is over */
     void (*bulk_load)(void *to, const void *from, unsigned bytes, void *barrier, sim_place at);
     void (*bulk_store)(void *to, void *from, unsigned bytes, int adds, sim_place at);
+    /* A rank below 0: im2col. */
     void (*tensor_load)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, sim_place at);
     void (*tensor_store)(const void *map, sim_coordinates where, int rank, void *from, int adds, sim_place at);
     void (*bulk_commit)(void);

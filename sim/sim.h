@@ -55,15 +55,18 @@ void sim_module_unload(sim_module *module);
 const sim_kernel *sim_module_kernel(sim_module *module, const char *name); /* NULL: not found */
 int sim_module_global(sim_module *module, const char *name, void **ptr, size_t *bytes);
 
-/* What cuTensorMapEncodeTiled writes: 128 bytes that a kernel hands on to its bulk copies. Its first dimension is the fastest. */
+/* What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col write: 128 bytes that a kernel hands on to its bulk copies. Its first dimension is
+   the fastest. */
 typedef struct sim_tensor_map {
     char magic[8];
     uint64_t base;
     uint64_t dims[5], strides[5];   /* elements; bytes, strides[0] is an element */
-    uint16_t box[5];                /* elements */
+    uint16_t box[5];                /* elements; im2col: channels, pixels */
+    int16_t lower[3], upper[3];     /* im2col: corners of the box of pixels, from the first and the last pixel of dimensions 1 ... */
     uint8_t rank, element, swizzle; /* element: its bytes; swizzle: 0 none, 1 32 bytes, 2 64, 3 128 */
     uint8_t type, fill;             /* CUtensorMapDataType; what lies outside reads as 0: zeros, 1: NaN */
-    uint8_t rest[17];
+    uint8_t im2col, steps[3];       /* whether it is of im2col, and then from pixel to pixel of dimensions 1 ... */
+    uint8_t rest[1];
 } sim_tensor_map;
 #define SIM_TENSOR_MAGIC "simtile"
 

@@ -157,6 +157,8 @@ typedef struct access {
     X(cuIpcCloseMemHandle, (ptr)) X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
     X(cuTensorMapEncodeTiled, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const unsigned *, const unsigned *, int, \
                                int, int, int)) \
+    X(cuTensorMapEncodeIm2col, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const int *, const int *, unsigned, unsigned, \
+                                const unsigned *, int, int, int, int)) \
     X(ignis_sim_fail, (const char *))
 /* clang-format on */
 

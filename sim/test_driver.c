@@ -730,7 +730,7 @@ static void test_canary(void)
     check_empty();
 }
 
-/* What cuTensorMapEncodeTiled refuses; 0 is the whole of it, which it takes. */
+/* What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col refuse; 0 is the whole of it, which they take. */
 static void test_tensor_maps(void)
 {
     enum { BF16 = 9, FLOAT32 = 7, SWIZZLE_64 = 2, SWIZZLE_128 = 3 };
@@ -766,6 +766,26 @@ static void test_tensor_maps(void)
         }
         snprintf(where, sizeof where, "[%s] tensor map %d: ", streams, wrong);
         CODE(wrong ? 1 : 0, cuTensorMapEncodeTiled(to, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill));
+    }
+    for (int wrong = 0; wrong <= 10; wrong++) {
+        uint64_t dims[] = {64, 20, 30, 4}, strides[] = {128, 2560, 76800};
+        unsigned steps[] = {1, 2, 8, 1}, rank = 4, channels = 64, pixels = 1024;
+        int lower[] = {-128, 127}, upper[] = {127, 127};
+        switch (wrong) {
+        case 1: rank = 2; break;
+        case 2: lower[0] = -129; break;
+        case 3: upper[1] = 128; break;
+        case 4: channels = 257; break;
+        case 5: pixels = 1025; break;
+        case 6: pixels = 0; break;
+        case 7: steps[1] = 9; break;
+        case 8: steps[2] = 0; break;
+        case 9: upper[1] = 97; break; /* no rows */
+        case 10: strides[1] = 2568; break;
+        }
+        snprintf(where, sizeof where, "[%s] map of pixels %d: ", streams, wrong);
+        CODE(wrong ? 1 : 0,
+             cuTensorMapEncodeIm2col(map, BF16, rank, block, dims, strides, lower, upper, channels, pixels, steps, 0, SWIZZLE_128, 2, 0));
     }
     uint64_t dims[] = {33, 5}, strides[] = {144};
     unsigned box[] = {32, 5}, steps[] = {1, 1};

@@ -84,8 +84,12 @@ static build build_kernels(const char *type)
 /* What cuTensorMapEncodeTiled makes, which belongs to the driver. */
 static sim_tensor_map map_of(void *base, int type, int element, int rank, const unsigned *dims, const unsigned *box)
 {
-    sim_tensor_map m = {
-        SIM_TENSOR_MAGIC, (uint64_t)(uintptr_t)base, {0}, {0}, {0}, (uint8_t)rank, (uint8_t)element, 3, (uint8_t)type, 0, {0}};
+    sim_tensor_map m = {.magic = SIM_TENSOR_MAGIC,
+                        .base = (uint64_t)(uintptr_t)base,
+                        .rank = (uint8_t)rank,
+                        .element = (uint8_t)element,
+                        .swizzle = 3,
+                        .type = (uint8_t)type};
     m.strides[0] = (uint64_t)element;
     for (int i = 0; i < rank; i++) {
         m.dims[i] = dims[i];
@@ -241,6 +245,35 @@ static void test_copies(build *b)
     free(tensor), free(from), free(to), free(sum), free(tile);
 }
 
+/* Patches of 2 images of 7 x 9 pixels, whose corners are at a box of every second pixel of every third row, are stored one behind the other. */
+static void test_pixels(build *b)
+{
+    enum { WIDE = 9, HIGH = 7, IMAGES = 2, CHANNELS = 64, COLUMNS = 5, ROWS = 3, RIGHT = 2, DOWN = 1, SKIPPED = 2 };
+    const unsigned dims[] = {CHANNELS, WIDE, HIGH, IMAGES}, out_dims[] = {CHANNELS, 64, 1, 1}, box[] = {64, 64, 1, 1};
+    int x = -2 + 2 * SKIPPED, y = -1, image = 0, right = RIGHT, down = DOWN, wrong = 0, pixel = SKIPPED;
+    uint16_t *in = aligned_alloc(64, WIDE * HIGH * IMAGES * CHANNELS * 2), *out = aligned_alloc(64, TILE);
+    _Alignas(64) sim_tensor_map from = map_of(in, 9, 2, 4, dims, box), to = map_of(out, 9, 2, 4, out_dims, box);
+    from.im2col = to.im2col = 1;
+    from.lower[0] = -2, from.lower[1] = -1, from.upper[0] = -2, from.upper[1] = 0;
+    from.steps[0] = 2, from.steps[1] = 3;
+    to.steps[0] = to.steps[1] = 1;
+    for (int i = 0; i < WIDE * HIGH * IMAGES * CHANNELS; i++)
+        in[i] = (uint16_t)(i % 65521 + 1);
+    CHECK(run(b, "pixels", 1, 32, TILE + 8, (void *[]){&from, &to, &x, &y, &image, &right, &down}) == 0);
+    for (int i = 0; i < 64; i++, pixel++) {
+        int column = -2 + 2 * (pixel % COLUMNS) + RIGHT, row = -1 + 3 * (pixel / COLUMNS % ROWS) + DOWN, n = pixel / COLUMNS / ROWS;
+        for (int c = 0; c < CHANNELS; c++) {
+            int is_there = column >= 0 && column < WIDE && row >= 0 && row < HIGH && n < IMAGES;
+            wrong += out[i * CHANNELS + c] != (is_there ? (((n * HIGH + row) * WIDE + column) * CHANNELS + c) % 65521 + 1 : 0);
+        }
+    }
+    CHECK(wrong == 0);
+    from.im2col = 0;
+    CHECK(run(b, "pixels", 1, 32, TILE + 8, (void *[]){&from, &to, &x, &y, &image, &right, &down}) != 0);
+    CHECK_HAS(failure, "a copy in im2col mode wants a tensor map of cuTensorMapEncodeIm2col");
+    free(in), free(out);
+}
+
 int main(int count, char **arguments)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -249,6 +282,7 @@ int main(int count, char **arguments)
         test_products(&b);
         test_tf32_products();
         test_copies(&b);
+        test_pixels(&b);
         test_faults(&b);
         discard(&b);
     } else {

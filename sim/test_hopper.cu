@@ -181,6 +181,24 @@ extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, 
     }
 }
 
+/*  64 pixels of 64 channels, from the one at (x, y) of an image on, moved by (right, down); and stored as those of another map from its begin on. */
+extern "C" __global__ void pixels(const __grid_constant__ ignis_tensor_map from, const __grid_constant__ ignis_tensor_map to, int x, int y,
+                                  int image, int right, int down)
+{
+    extern __shared__ char shared[];
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared), barrier = at + TILE;
+    if (threadIdx.x == 0) {
+        ignis_ptx_mbarrier_init(barrier, 1);
+        ignis_ptx_fence_mbarrier_init();
+        ignis_ptx_mbarrier_arrive_expect(barrier, TILE);
+        ignis_ptx_pixels_load(at, &from, barrier, 0, x, y, image, right, down);
+        ignis_mbarrier_wait(barrier, 0);
+        ignis_ptx_pixels_store(&to, at, 0, 0, 0, 0);
+        ignis_ptx_bulk_commit();
+        ignis_ptx_bulk_wait<0>();
+    }
+}
+
 /*  One product of 64 x 64 x 16 from tiles of 64 rows: which of its operands are transposed, and A from registers. Plain stores fill them. */
 template <int ta, int tb, bool in_registers> __device__ void one_product(char *shared, uint32_t at, float *out)
 {

@@ -214,10 +214,12 @@ TEST(other_sizes_need_no_other_record)
     arch = own_arch();
     everything(IGNIS_BF16, 64, 128, false);
     CHECK_OK(ignis_shutdown());
-    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0\n"), 1);
-    CHECK_INT(lines_with(record, "own 90-90 gemm_hopper.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 -DIGNIS_COLUMNS=256 "
-                                 "-DIGNIS_DIRECT=0"),
-              1);
+    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"), 1);
+    CHECK_INT(
+        lines_with(record,
+                   "own 90-90 gemm_hopper.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 -DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
+                   "-DIGNIS_DIRECT=0"),
+        1);
     CHECK_INT(lines_with(record, "own 0-79 attention.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 90-90 attention_hopper.cu"), 2);

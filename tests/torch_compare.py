@@ -201,6 +201,31 @@ def linear_cases(m):
     yield Case("linear", inputs[:2], F.linear, note="no bias")
 
 
+def conv_of(m, sides, groups, channels, outs, bias):
+    """Channels are last in Ignis, and second in PyTorch."""
+    stride, padding, dilation, kernel = ([m.random.randint(low, high) for _ in range(sides)] for low, high in ((1, 3), (0, 3), (1, 2), (1, 4)))
+    size = [d * (k - 1) + 1 + m.random.randint(0, 12) for k, d in zip(kernel, dilation)]
+    inputs = [m.normal(m.random.randint(1, 3), *size, groups * channels), m.normal(groups * outs, *kernel, channels)]
+    fn = (F.conv1d, F.conv2d)[sides - 1]
+    first = lambda x: x.movedim(-1, 1)
+    convolve = lambda x, w, b=None: fn(first(x), first(w), b, stride, padding, dilation, groups).movedim(1, -1)
+    ints = [groups] + [n for pair in (stride, padding, dilation) for n in (pair * 2)[:2]]
+    note = f"stride {stride} padding {padding} dilation {dilation} groups {groups}"
+    return Case(f"conv{sides}d", inputs + [m.normal(groups * outs)] * bias, convolve, ints=ints, note=note)
+
+
+def conv1d_cases(m):
+    yield conv_of(m, 1, 1, m.random.randint(1, 40), m.random.randint(1, 40), True)
+    yield conv_of(m, 1, m.random.randint(2, 4), m.random.randint(1, 16), m.random.randint(1, 9), False)
+
+
+def conv2d_cases(m):
+    yield conv_of(m, 2, 1, 8 * m.random.randint(1, 9), 8 * m.random.randint(1, 9), True)
+    yield conv_of(m, 2, 1, m.random.randint(1, 40), m.random.randint(1, 40), False)
+    yield conv_of(m, 2, m.random.randint(2, 4), m.random.randint(1, 16), m.random.randint(1, 9), True)
+    yield conv_of(m, 2, m.random.randint(2, 40), 1, 1, True)
+
+
 def activation_cases(m, op, fn, exact=False):
     yield Case(op, [m.normal(*m.lead(), m.size(400), scale=2.5)], fn, exact=exact)
 
@@ -315,6 +340,52 @@ def sdpa_cases(m):
                        ints=[heads, kv_heads, 0 if causal else 1], doubles=[scale], note=f"d {d}, {sq} x {keys}, {heads}/{kv_heads} heads, {causal=}")
 
 
+def masked_attention(q, k, v, bias, lengths, heads, kv_heads, causal, window, softcap, decode=False):
+    """Explicit scores with all that there is; bias and lengths may be None. decode: the query comes last in its sequence."""
+    sq, sk = q.shape[-2], k.shape[-2]
+    qh, kh, vh = split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
+    kh, vh = (x.repeat_interleave(heads // kv_heads, -3) for x in (kh, vh))
+    j = torch.arange(sk, device=q.device)
+    ends = (torch.full([q.shape[0]], sk) if lengths is None else lengths.long().clamp(0, sk)).to(q.device)[:, None, None, None]
+    place = ends - 1 if decode else (torch.arange(sq, device=q.device) + sk - sq)[:, None]
+    mask = (j < ends) & (j - place < (1 if causal else window or sk + sq)) & (place - j < (window or sk + sq))
+    scores = qh @ kh.transpose(-1, -2) / math.sqrt(q.shape[-1] // heads)
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = (scores if bias is None else scores + bias).masked_fill(~mask, -1e30)
+    out = (torch.softmax(scores, -1) * mask.to(q.dtype)) @ vh
+    return out.transpose(-2, -3).reshape(q.shape)
+
+
+def masked_cases(m, op, decode):
+    for d in (m.random.choice([64, 128]), m.random.choice([20, 72, 80, 256])):
+        for _ in range(2):
+            kv_heads, group, batch = m.random.choice([1, 2]), m.random.choice([1, 2, 4]), m.size(3)
+            heads, sq, causal = kv_heads * group, 1 if decode else m.size(150), m.random.random() < 0.7
+            sk = m.size(300) if decode else m.random.choice([sq, m.size(150)])
+            window, softcap = m.random.choice([0, 1, m.size(60), m.size(200)]), m.random.choice([0.0, 0.0, 2.0, 30.0])
+            has_bias, has_lengths = m.random.random() < 0.5, m.random.random() < 0.5
+            inputs = [m.normal(batch, sq, heads * d), m.normal(batch, sk, kv_heads * d), m.normal(batch, sk, kv_heads * d)]
+            if has_bias:
+                inputs.append(m.normal(*(m.random.choice([n, 1]) for n in (batch, heads, sq)), sk))
+            if has_lengths:
+                inputs.append(m.integers(0, sk + 1, batch, dtype=torch.int32))
+
+            def reference(*x, args=(heads, kv_heads, causal or decode, window, softcap, decode), has_bias=has_bias, has_lengths=has_lengths):
+                return masked_attention(*x[:3], x[3] if has_bias else None, x[-1] if has_lengths else None, *args)
+
+            yield Case(op, inputs, reference, ints=[heads, kv_heads, 0 if causal else 1, window, has_bias, has_lengths], doubles=[softcap],
+                       differentiate=not decode, note=f"d {d}, {sq} x {sk}, {heads}/{kv_heads} heads, {causal=}, {window=}, {softcap=}, "
+                       f"bias {list(inputs[3].shape) if has_bias else None}, lengths {has_lengths}")
+
+
+def masked_sdpa_cases(m):
+    yield from masked_cases(m, "masked_sdpa", False)
+
+
+def masked_decode_sdpa_cases(m):
+    yield from masked_cases(m, "masked_decode_sdpa", True)
+
+
 def decode_sdpa_cases(m):
     d, kv_heads, group, batch, past = m.random.choice([16, 64, 80, 128, 256]), m.size(3), m.random.choice([1, 2, 4]), m.size(3), m.size(400)
     heads = kv_heads * group
@@ -381,6 +452,86 @@ def cross_entropy_cases(m):
         targets.reshape(-1)[0] = 0
         yield Case("cross_entropy", [m.normal(*lead, columns, scale=2), targets], lambda x, t, a=(ignore, total, classes): cross_entropy(x, t, *a),
                    ints=[ignore, 0, total, classes if padding else 0], note=f"{columns} columns, {ignore=}, {total=}, {padding=}")
+
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def as_loss(x):
+    """Ignis' losses are f32 at least, from inputs that are as they are."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def loss_cases(m, op, fn, inputs, ints=(), doubles=()):
+    """fn(*inputs, reduction=...) in each reduction; a mean or sum has one element."""
+    for number, reduction in enumerate(REDUCTIONS):
+        yield Case(op, inputs(), lambda *t, r=reduction: fn(*(as_loss(x) if x.is_floating_point() else x for x in t), reduction=r).reshape(
+            list(t[0].shape) if r == "none" else [1]), ints=[number] + list(ints), doubles=doubles, note=reduction)
+
+
+def mse_loss_cases(m):
+    shape = m.lead() + [m.size(300)]
+    yield from loss_cases(m, "mse_loss", F.mse_loss, lambda: [m.normal(*shape), m.normal(*shape)])
+
+
+def l1_loss_cases(m):
+    shape = m.lead() + [m.size(300)]
+    yield from loss_cases(m, "l1_loss", F.l1_loss, lambda: [m.normal(*shape), m.normal(*shape)])
+
+
+def huber_loss_cases(m):
+    shape = m.lead() + [m.size(300)]
+    yield from loss_cases(m, "huber_loss", lambda x, t, reduction: F.huber_loss(x, t, delta=0.75, reduction=reduction),
+                          lambda: [m.normal(*shape), m.normal(*shape)], doubles=[0.75])
+
+
+def bce_with_logits_cases(m):
+    rows, columns = m.size(20), m.size(100)
+    for case in loss_cases(m, "bce_with_logits", lambda x, t, w, p, reduction: F.binary_cross_entropy_with_logits(
+            x, t, weight=w, pos_weight=p, reduction=reduction), lambda: [m.normal(rows, columns, scale=3), m.normal(rows, columns).sigmoid(),
+                                                                         m.normal(rows, 1).exp(), m.normal(columns).exp()]):
+        case.wanted = [True, False, False, False]
+        yield case
+
+
+def kl_div_cases(m):
+    """PyTorch's mean is over elements, or over the first dimension ("batchmean"); Ignis' is over rows, and what is not reduced is a row's sum."""
+    rows, columns = m.size(50), m.size(300)
+
+    def reference(x, t, number, log_target):
+        terms = F.kl_div(as_loss(x), as_loss(t), reduction="none", log_target=log_target).sum(-1)
+        return terms if number == 2 else (terms.sum() if number == 1 else terms.mean()).reshape(1)
+
+    for number in range(3):
+        for logs in (False, True):
+            x, t = m.normal(rows, columns).float().log_softmax(-1).to(m.dtype), m.normal(rows, columns).float().log_softmax(-1)
+            yield Case("kl_div", [x, (t if logs else t.exp()).to(m.dtype)], lambda x, t, a=(number, logs): reference(x, t, *a), ints=[number, logs],
+                       note=f"{REDUCTIONS[number]}, {logs=}")
+
+
+def cosine_similarity_cases(m):
+    shape = m.lead() + [m.size(20), m.size(300) + 1]
+    yield Case("cosine_similarity", [m.normal(*shape), m.normal(*shape)], lambda a, b: F.cosine_similarity(as_loss(a), as_loss(b), dim=-1))
+
+
+def row_loss_cases(m, op, fn, smoothing):
+    for number, reduction in enumerate(REDUCTIONS):
+        rows, classes = m.size(50), m.size(300)
+        targets = m.integers(0, classes, rows, dtype=m.random.choice([torch.int32, torch.int64]))
+        targets = torch.where(m.integers(0, 4, rows) == 0, torch.full_like(targets, -7), targets)
+        targets[0] = 0
+        yield Case(op, [m.normal(rows, classes, scale=2), targets], lambda x, t, r=reduction: fn(as_loss(x), t.long(), r).reshape(
+            [len(t)] if r == "none" else [1]), ints=[number, -7], doubles=[smoothing], note=reduction)
+
+
+def nll_loss_cases(m):
+    yield from row_loss_cases(m, "nll_loss", lambda x, t, r: F.nll_loss(x, t, ignore_index=-7, reduction=r), 0.0)
+
+
+def smooth_cross_entropy_cases(m):
+    for smoothing in (0.0, 0.1):
+        yield from row_loss_cases(m, "smooth_cross_entropy", lambda x, t, r, e=smoothing: F.cross_entropy(
+            x, t, ignore_index=-7, reduction=r, label_smoothing=e), smoothing)
 
 
 def check_dropout(case):
@@ -626,6 +777,37 @@ def adamw_cases(m):
                                lambda groups: torch.optim.AdamW(groups, lr=0.01, betas=(0.85, 0.97), eps=1e-6), 0.3)
 
 
+def adam_cases(m):
+    yield from optimizer_cases(m, "adam", [0.01, 0.85, 0.97, 1e-6, 0.3],
+                               lambda groups: torch.optim.Adam(groups, lr=0.01, betas=(0.85, 0.97), eps=1e-6), 0.3)
+
+
+def rmsprop_cases(m):
+    for momentum in (0.0, 0.9):
+        yield from optimizer_cases(m, "rmsprop", [0.01, momentum, 0.9, 1e-6, 0.3],
+                                   lambda groups, mu=momentum: torch.optim.RMSprop(groups, lr=0.01, alpha=0.9, eps=1e-6, momentum=mu), 0.3)
+
+
+def check_muon(case):
+    """Both make matrices orthogonal in bf16, in products of different order: steps may differ by some hundredths of their size."""
+    steps = [(y.double() - x.double(), t.cpu().double() - x.double()) for x, y, t in zip(case.inputs[::2], case.outputs, case.truth[0])]
+    worst = max(float((a - b).norm() / b.norm()) for a, b in steps)
+    return (0.0 if worst < 0.05 else worst, 0.0)
+
+
+def muon_cases(m):
+    if not hasattr(torch.optim, "Muon") or m.dtype != torch.float32: # of bf16 the step is lost in the parameter's rounding
+        return
+    for like in (0.0, 1.0):
+        inputs = [m.normal(*shape, scale=0.05) for shape in ([24, 100], [24, 100], [100, 24], [100, 24], [64, 64], [64, 64])]
+        case = Case("muon", inputs, lambda *t, a=like: optimized(lambda groups: torch.optim.Muon(
+            groups, lr=0.01, momentum=0.9, adjust_lr_fn="match_rms_adamw" if a else "original"), t, 3, 0, 0.1, 0.0),
+            ints=[3, 0], doubles=[0.01, 0.9, like, 0.0, 0.1, 0.0], check=check_muon, note=f"{like=}")
+        case.wanted = [True, False] * 3
+        case.values_only = True
+        yield case
+
+
 def sgd_cases(m):
     for momentum in (0.0, 0.9):
         yield from optimizer_cases(m, "sgd", [0.01, momentum, 0.2, 0, 0], lambda groups, mu=momentum: torch.optim.SGD(groups, lr=0.01, momentum=mu), 0.2)
@@ -711,7 +893,8 @@ def training_cases(op, small):
 
 
 MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
-          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases")}
+          and name not in ("spread_cases", "activation_cases", "masked_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases",
+                           "loss_cases", "row_loss_cases")}
 TRAININGS = ("train_gpt", "train_llama")
 
 

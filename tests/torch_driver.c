@@ -258,6 +258,21 @@ static void run_linear(job *j)
     one(j, ignis_linear(j->in[0], j->in[1], j->input_count > 2 ? j->in[2] : none));
 }
 
+/*  groups, stride, padding and dilation, each of rows and columns */
+static void run_conv(job *j)
+{
+    ignis_conv_desc desc;
+    ignis_tensor none = {0}, bias = j->input_count > 2 ? j->in[2] : none;
+    int i;
+    desc.groups = (int)j->ints[0];
+    for (i = 0; i < 2; i++) {
+        desc.stride[i] = (int)j->ints[1 + i];
+        desc.padding[i] = (int)j->ints[3 + i];
+        desc.dilation[i] = (int)j->ints[5 + i];
+    }
+    one(j, strcmp(j->name, "conv1d") == 0 ? ignis_conv1d(j->in[0], j->in[1], bias, &desc) : ignis_conv2d(j->in[0], j->in[1], bias, &desc));
+}
+
 /*  dimension, count, whether sizes follow, sizes */
 static void run_split(job *j)
 {
@@ -303,6 +318,61 @@ static void run_sdpa(job *j)
 }
 
 static void run_decode_sdpa(job *j) { one(j, ignis_decode_sdpa(j->in[0], j->in[1], j->in[2], (int)j->ints[0])); }
+
+/*  reduction; then what the loss takes beside it */
+static void run_mse_loss(job *j) { one(j, ignis_mse_loss(j->in[0], j->in[1], (ignis_reduction)j->ints[0])); }
+static void run_l1_loss(job *j) { one(j, ignis_l1_loss(j->in[0], j->in[1], (ignis_reduction)j->ints[0])); }
+static void run_huber_loss(job *j) { one(j, ignis_huber_loss(j->in[0], j->in[1], j->doubles[0], (ignis_reduction)j->ints[0])); }
+static void run_kl_div(job *j) { one(j, ignis_kl_div(j->in[0], j->in[1], j->ints[1] != 0, (ignis_reduction)j->ints[0])); }
+static void run_cosine_similarity(job *j) { one(j, ignis_cosine_similarity(j->in[0], j->in[1])); }
+
+static void run_bce_with_logits(job *j)
+{
+    ignis_bce_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.weight = j->in[2];
+    desc.pos_weight = j->in[3];
+    desc.reduction = (ignis_reduction)j->ints[0];
+    one(j, ignis_bce_with_logits(j->in[0], j->in[1], &desc));
+}
+
+/*  reduction, index to ignore; label smoothing */
+static void run_loss_of_rows(job *j, ignis_tensor (*loss)(ignis_tensor, ignis_tensor, const ignis_cross_entropy_desc *))
+{
+    ignis_cross_entropy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = (ignis_reduction)j->ints[0];
+    desc.ignore_index = j->ints[1];
+    desc.label_smoothing = j->doubles[0];
+    one(j, loss(j->in[0], j->in[1], &desc));
+}
+static void run_nll_loss(job *j) { run_loss_of_rows(j, ignis_nll_loss); }
+static void run_smooth_cross_entropy(job *j) { run_loss_of_rows(j, ignis_cross_entropy); }
+
+/*  As sdpa, then the window, whether there is a bias, whether there are lengths; softcap. */
+static ignis_sdpa_desc masked_desc(const job *j)
+{
+    ignis_sdpa_desc desc = attention_desc(j->ints[0], j->ints[1], j->ints[2] != 0, 0);
+    desc.window = (int)j->ints[3];
+    desc.softcap = j->doubles[0];
+    if (j->ints[4])
+        desc.bias = j->in[3];
+    if (j->ints[5])
+        desc.lengths = j->in[j->ints[4] ? 4 : 3];
+    return desc;
+}
+
+static void run_masked_sdpa(job *j)
+{
+    ignis_sdpa_desc desc = masked_desc(j);
+    one(j, ignis_sdpa(j->in[0], j->in[1], j->in[2], &desc));
+}
+
+static void run_masked_decode_sdpa(job *j)
+{
+    ignis_sdpa_desc desc = masked_desc(j);
+    one(j, ignis_decode_sdpa_with(j->in[0], j->in[1], j->in[2], &desc));
+}
 
 /*  index to ignore, whether 0 is meant, sum instead of mean, classes */
 static void run_cross_entropy(job *j)
@@ -359,6 +429,45 @@ static void run_sgd(job *j)
     desc.momentum = j->doubles[1];
     desc.weight_decay = j->doubles[2];
     run_optimizer(j, ignis_sgd(&desc), j->doubles[5]);
+}
+
+/*  as run_adamw */
+static void run_adam(job *j)
+{
+    ignis_adamw_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.coupled = true;
+    desc.lr = j->doubles[0];
+    desc.beta1 = j->doubles[1];
+    desc.beta2 = j->doubles[2];
+    desc.eps = j->doubles[3];
+    desc.weight_decay = j->doubles[4];
+    run_optimizer(j, ignis_adamw(&desc), j->doubles[5]);
+}
+
+/*  the same with momentum and alpha instead of beta1 and beta2 */
+static void run_rmsprop(job *j)
+{
+    ignis_rmsprop_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = j->doubles[0];
+    desc.momentum = j->doubles[1];
+    desc.alpha = j->doubles[2];
+    desc.eps = j->doubles[3];
+    desc.weight_decay = j->doubles[4];
+    run_optimizer(j, ignis_rmsprop(&desc), j->doubles[5]);
+}
+
+/*  lr, momentum, whether like AdamW, 0, weight decay, clipping */
+static void run_muon(job *j)
+{
+    ignis_muon_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = j->doubles[0];
+    desc.momentum = j->doubles[1];
+    desc.like_adamw = j->doubles[2] != 0;
+    desc.weight_decay = j->doubles[4];
+    run_optimizer(j, ignis_muon(&desc), j->doubles[5]);
 }
 
 /* --- two blocks of transformers, trained ----------------------------------------------------------------------------- */
@@ -461,6 +570,8 @@ static const struct {
     {"matmul", run_matmul},
     {"matmul_t", run_matmul_t},
     {"linear", run_linear},
+    {"conv1d", run_conv},
+    {"conv2d", run_conv},
     {"relu", run_relu},
     {"gelu", run_gelu},
     {"gelu_exact", run_gelu_exact},
@@ -477,6 +588,8 @@ static const struct {
     {"rope", run_rope},
     {"sdpa", run_sdpa},
     {"decode_sdpa", run_decode_sdpa},
+    {"masked_sdpa", run_masked_sdpa},
+    {"masked_decode_sdpa", run_masked_decode_sdpa},
     {"transpose", run_transpose},
     {"reshape", run_reshape},
     {"sum", run_sum},
@@ -503,7 +616,18 @@ static const struct {
     {"sort", run_sort},
     {"topk", run_topk},
     {"split", run_split},
+    {"mse_loss", run_mse_loss},
+    {"l1_loss", run_l1_loss},
+    {"huber_loss", run_huber_loss},
+    {"bce_with_logits", run_bce_with_logits},
+    {"kl_div", run_kl_div},
+    {"cosine_similarity", run_cosine_similarity},
+    {"nll_loss", run_nll_loss},
+    {"smooth_cross_entropy", run_smooth_cross_entropy},
     {"adamw", run_adamw},
+    {"adam", run_adam},
+    {"rmsprop", run_rmsprop},
+    {"muon", run_muon},
     {"sgd", run_sgd},
     {"train_gpt", run_train_gpt},
     {"train_llama", run_train_llama},

@@ -163,6 +163,44 @@ static const char *const attention_hopper[] = {
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1",
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=160 -DIGNIS_CAUSAL=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192 -DIGNIS_CAUSAL=0",
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1", NULL};
+/*  Variants: those that together need the most, and some alone. What a cap has on Hopper, has lengths, too. */
+#define OPTIONS(range, softcap, bias) " -DIGNIS_RANGE=" #range " -DIGNIS_SOFTCAP=" #softcap " -DIGNIS_BIAS=" #bias
+static const char *const attention_variants[] = {
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 3),  "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=32" OPTIONS(1, 1, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),  "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(0, 0, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 4),
+    "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 4), NULL};
+static const char *const attention_mma_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 3),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(0, 0, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 0, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(0, 1, 0),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 3),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192" OPTIONS(1, 1, 2),
+                                                     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3),
+                                                     NULL};
+#define HOPPER_VARIANTS(type, size)                                       \
+    type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=1" OPTIONS(1, 0, 0), \
+        type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=0" OPTIONS(1, 1, 0)
+static const char *const attention_hopper_variants[] = {"-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0" OPTIONS(1, 0, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 64),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=1", 72),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 112),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 128),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 192),
+                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 256),
+                                                        NULL};
+static const char *const attention_decode_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 2),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), NULL};
+static const char *const attention_decode_plain_variants[] = {
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0), "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512" OPTIONS(1, 1, 3), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 4), NULL};
 static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
                                                SIZES_UP("-DIGNIS_T=2"),
                                                SIZES_UP("-DIGNIS_T=3"),
@@ -173,10 +211,31 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
+#define PATCHES(which) " -DIGNIS_PATCHES=" #which
+static const char *const gemm[] = {"-DIGNIS_T=1",
+                                   "-DIGNIS_T=2",
+                                   "-DIGNIS_T=3",
+                                   "-DIGNIS_T=4",
+                                   "-DIGNIS_T=2" PATCHES(1),
+                                   "-DIGNIS_T=3" PATCHES(1),
+                                   "-DIGNIS_T=3" PATCHES(2),
+                                   "-DIGNIS_T=4" PATCHES(1),
+                                   "-DIGNIS_T=4" PATCHES(2),
+                                   NULL};
 #define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
-static const char *const gemm_mma[] = {
-    "-DIGNIS_T=2" TRANSPOSED(0, 0), "-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=2" TRANSPOSED(1, 1),
-    "-DIGNIS_T=1" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(0, 1), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
+static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 1),
+                                       "-DIGNIS_T=1" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=3" TRANSPOSED(0, 1),
+                                       "-DIGNIS_T=3" TRANSPOSED(1, 0),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 1) PATCHES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 0) PATCHES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 0) PATCHES(2),
+                                       "-DIGNIS_T=3" TRANSPOSED(0, 1) PATCHES(1),
+                                       "-DIGNIS_T=3" TRANSPOSED(1, 0) PATCHES(2),
+                                       NULL};
 
 #define TILED(a, b, columns, direct) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns " -DIGNIS_DIRECT=" #direct
 static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
@@ -192,6 +251,11 @@ static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
                                           "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
                                           "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
                                           "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
+                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(0, 1, 128, 0) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
+                                          "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
+                                          "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
                                           NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
@@ -230,12 +294,13 @@ static const struct {
     {IGNIS__SOURCE_SHAPE_CU, every_type, 0, 0, 0},
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_GEMM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, 0},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, 0},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, 0},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, 0},
-    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, 8},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, 64},
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, 0},
     {IGNIS__SOURCE_NORM_ODD_CU, every_float, 0, 0, 64},
@@ -256,6 +321,12 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, 64},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, 64},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 64},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 64},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},
 };
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+/*  bench_conv.c - convolutions in bf16: those of ResNet-50 with 64 images, a depthwise one, and one of rows of points
+
+        cc -O2 -I. bench/bench_conv.c -o bench_conv -lm -ldl -lpthread && ./bench_conv [part of a name]
+
+    Forward, and the gradients of x and w together, of the first layer that of w alone, as in training. Lines are what bench/peer_conv.py reads, which adds PyTorch's times for the same work in the
+    same order, and the ratios.
+*/
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "timing.h"
+
+#define ROUNDS 11
+
+/*  Of square images and kernels; the padding keeps their size, but for the stride. A height of 1: of rows of points. */
+typedef struct layer {
+    const char *name;
+    int times; /* that it is in ResNet-50 */
+    int images, height, width, channels, outs, kernel, stride, groups;
+} layer;
+
+static const layer layers[] = {{"stem_7x7_3_64_s2", 1, 64, 224, 224, 3, 64, 7, 2, 1},
+                               {"1x1_64_64_56", 1, 64, 56, 56, 64, 64, 1, 1, 1},
+                               {"1x1_64_256_56", 4, 64, 56, 56, 64, 256, 1, 1, 1},
+                               {"1x1_256_64_56", 2, 64, 56, 56, 256, 64, 1, 1, 1},
+                               {"3x3_64_64_56", 3, 64, 56, 56, 64, 64, 3, 1, 1},
+                               {"1x1_256_128_56", 1, 64, 56, 56, 256, 128, 1, 1, 1},
+                               {"3x3_128_128_56_s2", 1, 64, 56, 56, 128, 128, 3, 2, 1},
+                               {"1x1_256_512_56_s2", 1, 64, 56, 56, 256, 512, 1, 2, 1},
+                               {"1x1_128_512_28", 4, 64, 28, 28, 128, 512, 1, 1, 1},
+                               {"1x1_512_128_28", 3, 64, 28, 28, 512, 128, 1, 1, 1},
+                               {"3x3_128_128_28", 3, 64, 28, 28, 128, 128, 3, 1, 1},
+                               {"1x1_512_256_28", 1, 64, 28, 28, 512, 256, 1, 1, 1},
+                               {"3x3_256_256_28_s2", 1, 64, 28, 28, 256, 256, 3, 2, 1},
+                               {"1x1_512_1024_28_s2", 1, 64, 28, 28, 512, 1024, 1, 2, 1},
+                               {"1x1_256_1024_14", 6, 64, 14, 14, 256, 1024, 1, 1, 1},
+                               {"1x1_1024_256_14", 5, 64, 14, 14, 1024, 256, 1, 1, 1},
+                               {"3x3_256_256_14", 5, 64, 14, 14, 256, 256, 3, 1, 1},
+                               {"1x1_1024_512_14", 1, 64, 14, 14, 1024, 512, 1, 1, 1},
+                               {"3x3_512_512_14_s2", 1, 64, 14, 14, 512, 512, 3, 2, 1},
+                               {"1x1_1024_2048_14_s2", 1, 64, 14, 14, 1024, 2048, 1, 2, 1},
+                               {"1x1_512_2048_7", 3, 64, 7, 7, 512, 2048, 1, 1, 1},
+                               {"1x1_2048_512_7", 2, 64, 7, 7, 2048, 512, 1, 1, 1},
+                               {"3x3_512_512_7", 2, 64, 7, 7, 512, 512, 3, 1, 1},
+                               {"depthwise_3x3_384_28", 0, 64, 28, 28, 384, 384, 3, 1, 384},
+                               {"grouped_3x3_256_256_28_32", 0, 64, 28, 28, 256, 256, 3, 1, 32},
+                               {"conv1d_3_512_512_1500", 0, 16, 1, 1500, 512, 512, 3, 1, 1}};
+
+typedef struct work {
+    bool is_row, wants_x; /* the gradient of x */
+    ignis_conv_desc desc;
+    ignis_tensor x, w, y;
+    ignis_array g;
+} work;
+
+static ignis_tensor convolve(const work *l)
+{
+    ignis_tensor none = {0};
+    return l->is_row ? ignis_conv1d(l->x, l->w, none, &l->desc) : ignis_conv2d(l->x, l->w, none, &l->desc);
+}
+
+static void run_forward(const work *l)
+{
+    ignis_scope scope = ignis_scope_begin();
+    (void)convolve(l);
+    ignis_scope_end(scope);
+}
+
+static void run_backward(const work *l)
+{
+    if (l->wants_x)
+        (void)ignis_tensor_set_grad(l->x, IGNIS_NO_ARRAY);
+    (void)ignis_tensor_set_grad(l->w, IGNIS_NO_ARRAY);
+    (void)ignis_backward_retain(l->y, l->g);
+}
+
+static double seconds_of(void (*run)(const work *l), const work *l)
+{
+    double times[ROUNDS], start, once;
+    int round, i, runs = 1;
+    for (round = -2; round < ROUNDS; round++) { /* the first one compiles, the second one tells how many runs take 10 ms */
+        ignis_synchronize();
+        start = now();
+        for (i = 0; i < runs; i++)
+            run(l);
+        ignis_synchronize();
+        once = (now() - start) / runs;
+        if (round >= 0)
+            times[round] = once;
+        else if (round == -1)
+            runs = once < 1e-5 ? 1000 : once < 0.01 ? (int)(0.01 / once) : 1;
+    }
+    return median(times, ROUNDS);
+}
+
+static int at_most(int x, int most, bool small) { return small && x > most ? most : x; }
+
+int main(int argc, char **argv)
+{
+    ignis_device_info info;
+    ignis_tensor_desc desc;
+    double all[2] = {0, 0};
+    bool small;
+    size_t i;
+    if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
+        return 1;
+    small = strstr(info.name, "imulat") != NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_BF16;
+    printf("%s, bf16: forward, TFLOP/s, backward, TFLOP/s\n", info.name);
+    for (i = 0; i < sizeof layers / sizeof layers[0] && ignis_status_last() == IGNIS_OK; i++) {
+        layer l = layers[i];
+        ignis_scope scope = ignis_scope_begin();
+        double flops, seconds[2];
+        int rows, columns;
+        work k;
+        if (argc > 1 && !strstr(l.name, argv[1])) {
+            ignis_scope_end(scope);
+            continue;
+        }
+        l.images = at_most(l.images, 1, small), l.height = at_most(l.height, 8, small), l.width = at_most(l.width, 8, small);
+        if (l.groups == 1)
+            l.channels = at_most(l.channels, 16, small), l.outs = at_most(l.outs, 16, small);
+        memset(&k, 0, sizeof k);
+        k.is_row = l.height == 1;
+        k.desc.groups = l.groups;
+        k.desc.stride[0] = k.desc.stride[1] = l.stride;
+        k.desc.padding[0] = k.desc.padding[1] = l.kernel / 2;
+        rows = k.is_row ? 1 : (l.height - 1) / l.stride + 1, columns = (l.width - 1) / l.stride + 1;
+        desc.requires_grad = k.wants_x = l.channels != 3;
+        k.x = ignis_tensor_randn(
+            k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels) : IGNIS_SHAPE(l.images, l.height, l.width, l.channels), &desc);
+        desc.requires_grad = true;
+        k.w = ignis_tensor_randn(
+            k.is_row ? IGNIS_SHAPE(l.outs, l.kernel, l.channels) : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups), &desc);
+        desc.requires_grad = false;
+        k.y = convolve(&k);
+        k.g = ignis_tensor_data(
+            ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.images, columns, l.outs) : IGNIS_SHAPE(l.images, rows, columns, l.outs), &desc));
+        flops = 2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel * (k.is_row ? 1 : l.kernel);
+        seconds[0] = seconds_of(run_forward, &k);
+        seconds[1] = seconds_of(run_backward, &k);
+        all[0] += l.times * seconds[0];
+        all[1] += l.times * seconds[1];
+        printf("%-26s %9.4f ms %6.1f %9.4f ms %6.1f\n", l.name, 1e3 * seconds[0], 1e-12 * flops / seconds[0], 1e3 * seconds[1],
+               (k.wants_x ? 2e-12 : 1e-12) * flops / seconds[1]);
+        fflush(stdout);
+        ignis_tape_clear();
+        ignis_scope_end(scope);
+    }
+    if (argc == 1)
+        printf("%-26s %9.4f ms        %9.4f ms\n", "resnet50", 1e3 * all[0], 1e3 * all[1]);
+    if (ignis_status_last() != IGNIS_OK)
+        printf("%s\n", ignis_status_message());
+    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/*  depthwise.cu - convolutions of which each channel is one of its own, in plain CUDA C
+
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. The parameters are those of a product with patches whose batches
+    are the channels. Blocks of 256 threads: `across` of them have packs of channels next to each other, the others pixels. Sums in float, of
+    f64 in double, in a fixed order.
+*/
+#define IGNIS_PATCHES 1
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+#include "gemm.cuh"
+
+constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = 16;
+
+/*  Where a thread of a block works: the channels of its slab, N of them from `channel` on. */
+template <int N> struct Slab {
+    int across, width, down, line, first, channel, rest; /* rest: what the block's number says beside the slab */
+    bool exists;
+
+    __device__ Slab(const Product &p, int across) : across(across), width(across * N), down(256 / across), line(threadIdx.x / across)
+    {
+        const int slabs = ((int)p.batch + width - 1) / width;
+        first = blockIdx.x % slabs * width;
+        rest = blockIdx.x / slabs;
+        channel = first + threadIdx.x % across * N;
+        exists = channel < p.batch;
+    }
+};
+
+/*  out = the patches of a times b, and bias. A thread has several pixels; the weights of some taps are in shared memory. */
+template <int N> __device__ inline void convolve(const Product &p, int across)
+{
+    constexpr int TAPS = 32, PIXELS = 4;
+    __shared__ Wide weights[TAPS][MOST_ACROSS * N];
+    const Patches &q = p.patches;
+    const Slab<N> slab(p, across);
+    const long long row = (long long)slab.rest * slab.down * PIXELS + slab.line;
+    const T *from[PIXELS];
+    int y[PIXELS], x[PIXELS];
+    Wide sum[PIXELS][N];
+#pragma unroll
+    for (int i = 0; i < PIXELS; i++) {
+        const bool exists = slab.exists && row + i * slab.down < p.m;
+        const Pixel at = q.grid(exists ? (int)(row + i * slab.down) : 0);
+        y[i] = exists ? q.first[0] + at.row * q.stride[0] : -(1 << 30) - (1 << 29); /* never inside */
+        x[i] = q.first[1] + at.column * q.stride[1];
+        from[i] = p.a + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[i][n] = 0;
+    }
+    for (int first = 0; first < p.k; first += TAPS) {
+        const int taps = min(TAPS, (int)p.k - first);
+        __syncthreads();
+        for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
+            const int channel = i / taps, tap = i % taps;
+            weights[tap][channel] = slab.first + channel < p.batch
+                                        ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))])
+                                        : Wide(0);
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int i = 0; i < taps; i++) {
+            const Tap tap = q.tap(first + i);
+            const int down = tap.row * q.step[0], right = tap.column * q.step[1];
+            Wide w[N];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                w[n] = weights[i][threadIdx.x % across * N + n];
+#pragma unroll
+            for (int k = 0; k < PIXELS; k++) {
+                if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width)
+                    continue;
+                const auto pack = ignis_load<N>(from[k] + ((long long)(y[k] + down) * q.width + x[k] + right) * q.pixel);
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    sum[k][n] += Wide(pack[n]) * w[n];
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < PIXELS; i++) {
+        if (!slab.exists || row + i * slab.down >= p.m)
+            continue;
+        if (p.bias) {
+            const auto bias = ignis_load<N>(p.bias + slab.channel);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                sum[i][n] += Wide(bias[n]);
+        }
+        ignis_store(p.out + p.out_at(slab.channel, row + i * slab.down), ignis_pack_round<T, N>(sum[i]));
+    }
+}
+
+/*  partial [split, channel, tap] = the sums over a part of the pixels of a, those of the result, times the patches of b. A block has some taps. */
+template <int N> __device__ inline void weights(const Product &p, int across)
+{
+    constexpr int TAPS = 9;
+    __shared__ Wide room[256 * N];
+    const Patches &q = p.patches;
+    const Slab<N> slab(p, across);
+    const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS, split = slab.rest / chunks;
+    const int count = min(TAPS, taps - first);
+    const long long end = min(p.k, (split + 1) * p.split_k);
+    int down[TAPS], right[TAPS];
+    Wide sum[TAPS][N];
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+        const Tap tap = q.tap(first + t);
+        down[t] = tap.row * q.step[0];
+        right[t] = tap.column * q.step[1];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[t][n] = 0;
+    }
+    if (slab.exists)
+#pragma unroll 1
+        for (long long pixel = split * p.split_k + slab.line; pixel < end; pixel += slab.down) {
+            const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);
+            const Pixel at = q.grid((int)pixel);
+            const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];
+            const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
+#pragma unroll
+            for (int t = 0; t < TAPS; t++) {
+                if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height || (unsigned)(x + right[t]) >= (unsigned)q.width)
+                    continue;
+                const auto pack = ignis_load<N>(from + ((long long)(y + down[t]) * q.width + x + right[t]) * q.pixel);
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    sum[t][n] += Wide(g[n]) * Wide(pack[n]);
+            }
+        }
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+        if (t >= count)
+            break;
+        __syncthreads();
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            room[slab.line * slab.width + threadIdx.x % across * N + n] = sum[t][n];
+        __syncthreads();
+        if (threadIdx.x < slab.width && slab.first + threadIdx.x < p.batch) {
+            Wide all = 0;
+            for (int line = 0; line < slab.down; line++)
+                all += room[line * slab.width + threadIdx.x];
+            ((Wide *)p.partial)[(split * p.batch + slab.first + threadIdx.x) * taps + first + t] = all;
+        }
+    }
+}
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
+KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }
+KERNEL ignis_depthwise_odd(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */
+KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }
+KERNEL ignis_depthwise_weights_odd(const Product p, int across) { weights<1>(p, across); }
