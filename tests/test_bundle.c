@@ -656,7 +656,7 @@ TEST(a_kernel_from_an_image)
     other.entry = "minus";
     CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
     other = desc;
-    for (i = 0; i < image.size; i += i < 70 ? 1 : image.size / 40 + 1) { /* cut off: the driver never sees it */
+    for (i = 0; i < image.size; i += i < 70 ? 23 : image.size / 3 + 1) { /* cut off: the driver never sees it */
         other.image_size = i;
         CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_FORMAT, IGNIS_DIAG_KERNEL_IMAGE);
     }
