@@ -31,7 +31,7 @@ say() { # name, log, command ...: runs it, and prints how long it took
 }
 
 # What a program says, without times and names of files, which differ.
-words() { grep -aoE '(step +[0-9]+: )?loss [0-9.]+( +held-out [0-9.]+)?|loss fell from.*held-out text from [0-9.]+ to [0-9.]+|says +[-0-9.]+' "$1"; }
+words() { grep -aoE '(step +[0-9]+: )?loss [0-9.]+( +held-out [0-9.]+)?|loss fell from.*held-out text from [0-9.]+ to [0-9.]+|says +[-0-9.]+|error [0-9.e-]+|PSNR [0-9.]+|[0-9.]+ dB' "$1"; }
 
 alone="env -u LD_LIBRARY_PATH -u CUDA_HOME -u CUDA_PATH -u VIRTUAL_ENV -u CONDA_PREFIX IGNIS_NVRTC_LIBRARY=/nowhere/nvrtc
     IGNIS_CUBLAS_LIBRARY=/nowhere/cublas IGNIS_NCCL_LIBRARY=/nowhere/nccl IGNIS_CACHE_DIR=off IGNIS_COMPILE=never"
