@@ -48,9 +48,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged files for the reader of safetensors, as many damaged formulas"
+	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -97,8 +97,9 @@ ignis_kernels.h: build/embed $(wildcard kernels/*) ignis.h
 
 build/%: tools/%.c
 	@mkdir -p build
-	$(CC) -O1 -I. $< -o $@ -ldl -lpthread
+	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
 build/nvrtc_check: ignis_kernels.h
+build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
 $(OUT)/%: examples/%.c $(HEADERS) examples/picture.h
@@ -167,8 +168,9 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged files for the reader of safetensors, and as many damaged formulas; it ends at the first sanitizer report.
-fuzz: $(OUT)/fuzz_file $(OUT)/fuzz_map
+# A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
+	$(OUT)/fuzz_bundle 1000000
 	$(OUT)/fuzz_file 1000000
 	$(OUT)/fuzz_map 1000000
 
@@ -187,6 +189,10 @@ $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
+
+# Examples run with the driver alone, from bundles.
+check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
+	@sh tests/driver_only.sh $(OUT) $(OUT)/driver_only
 
 # Training on two and four GPUs is training on one.
 check-gpus: $(SIMULATOR) $(OUT)/train_gpt
@@ -344,7 +350,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-install check-manual check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-docs check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)

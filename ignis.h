@@ -14,7 +14,7 @@
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
         >>map           formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
-        >>kernel        CUDA source compiled, cached, launched          ON KERNELS
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image .rope
@@ -176,12 +176,45 @@
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
-        compiler run, but NVRTC must be installed: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+        compiler run. The version of NVRTC is part of the key, so that another one compiles anew; where there is none, what the last one has
+        left is used. Errors name your file and line (ignis_kernel_desc.name).
 
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
         by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
+
+    ON SHIPPING (>>setup, >>kernel)
+
+        A program that is given to others needs their driver and nothing else, when its kernels are compiled beforehand, into a bundle:
+
+            1. IGNIS_RECORD=game.record ./game           as it is, on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each
+                                                         program that it asks for becomes a line of the file (ignis_desc.record)
+            2. ignis_embed game.record --archs 75,80,86,89,90a,100,120 --ptx 75 --ptx 80 -o game_kernels.h
+                                                         compiles them, without a GPU (cc -O2 -I. tools/ignis_embed.c -lm -ldl -lpthread)
+            3. ignis_desc desc = {.bundle = ignis_bundle, .bundle_size = sizeof ignis_bundle, .compile = IGNIS_COMPILE_NEVER};
+                                                         or -o game.ignis, and ignis_desc.bundle_path
+            4. ignis_bundle_check(NULL)                  at the start of the program: all that does not fit, in one message
+
+        The bundle is asked before the caches. With IGNIS_COMPILE_NEVER neither NVRTC nor cuBLASLt is opened: what is in no bundle, and in no
+        warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
+        bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
+
+        What is recorded? Every program that is asked for, formulas and kernels of the program's own with all of their text; so walk all its ways
+        while recording, with dtypes and shapes that will occur. Several runs add to one file, and ignis_embed takes several files. Which kernel Ignis
+        chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
+        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
+        other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
+        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another divisibility
+        than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
+
+        Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
+        everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
+        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images are packed; --plain leaves that out.
+
+        Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
+        that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
+        to ignis_kernel_compile as ignis_kernel_desc.image.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -607,7 +640,12 @@ typedef enum ignis_status {
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
     X(CONV_SHAPE, SHAPE, "images, weights and bias of a convolution fit together")                                   \
     X(REPORT_IO, IO, "a report can be written to the file that is named")                                            \
-    X(PROFILE_STATE, ARGUMENT, "one profile at a time is begun, and ended")
+    X(PROFILE_STATE, ARGUMENT, "one profile at a time is begun, and ended")                                          \
+    X(KERNEL_MISSING, COMPILE, "where nothing is compiled, each program is in the bundle or in the cache")           \
+    X(KERNEL_IMAGE, FORMAT, "the image of a kernel is a whole cubin, fatbin or PTX text")                            \
+    X(BUNDLE_IO, IO, "a bundle can be read, and a record be written")                                                \
+    X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
+    X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -720,6 +758,13 @@ typedef enum ignis_attention_by {
     IGNIS_ATTENTION_COUNT
 } ignis_attention_by;
 
+/*  Whether programs may be compiled where the program runs: see ON SHIPPING. */
+typedef enum ignis_compile_when {
+    IGNIS_COMPILE_AUTO,  /* what is in no bundle and no cache is compiled */
+    IGNIS_COMPILE_NEVER, /* what is in no bundle and no cache is an error; NVRTC is never opened */
+    IGNIS_COMPILE_COUNT
+} ignis_compile_when;
+
 typedef struct ignis_desc {
     int device;                   /* the device that threads start with (0) */
     const char *cuda_library;     /* path of libcuda / nvcuda (searched) */
@@ -736,6 +781,11 @@ typedef struct ignis_desc {
     ignis_logger logger;          /* writes warnings and errors to stderr */
     ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; the faster as a rule) */
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
+    const char *record;           /* file to which each program that is asked for is added, for ignis_embed (IGNIS_RECORD; none) */
+    const void *bundle;           /* programs that ignis_embed has compiled, in memory that lives until ignis_shutdown (none) */
+    size_t bundle_size;           /* bytes of it */
+    const char *bundle_path;      /* the same in a file (IGNIS_BUNDLE; none) */
+    ignis_compile_when compile;   /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
     bool dry_run;                 /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
     const struct ignis_device_info *dry_device; /* the device of a dry run: facts that are 0 are those of an H200 (all) */
     bool trace_memory; /* true: ignis_memory_rows knows what the peak was made of (IGNIS_TRACE_MEMORY=1; always in a dry run) */
@@ -761,8 +811,8 @@ typedef struct ignis_library_info {
     Opens no context and uses no device memory yet: a device is opened when it is first used.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
-    tried), DEVICE (no such device), MEMORY.
-    Ownership: desc and its strings are copied.
+    tried), DEVICE (no such device), IO and FORMAT (of the bundle; the record), MEMORY.
+    Ownership: desc and its strings are copied, desc->bundle is not.
     Threads: one thread, before the others use Ignis. */
 IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
@@ -1517,13 +1567,16 @@ typedef struct ignis_kernel_header {
 } ignis_kernel_header;
 
 typedef struct ignis_kernel_desc {
-    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
+    const char *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it types and helpers of Ignis' kernels */
+    const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
+    const char *entry;  /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
+                                   in an image as the image has it, mangled unless extern "C" */
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
     const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
     int header_count;
+    const void *image; /* instead of source: what a compiler has made, a cubin, fatbin or PTX text; no options, no headers (none) */
+    size_t image_size; /* bytes of it */
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
@@ -1568,10 +1621,12 @@ typedef struct ignis_kernel_info {
 } ignis_kernel_info;
 
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
-    The kernel runs on every device: on one of another architecture it is compiled again at its first launch there.
+    The kernel runs on every device: on one of another architecture it is compiled again at its first launch there. With an image
+    (ignis_kernel_desc.image) nothing is compiled: its tables are checked to lie inside of it, and the driver takes it or refuses it.
     Returns: the kernel, or no handle.
-    Errors: ARGUMENT, LIBRARY (no NVRTC), COMPILE (the log is part of the message), DEVICE, MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_kernel_free. desc and its strings are copied.
+    Errors: ARGUMENT, LIBRARY (no NVRTC), COMPILE (the log is part of the message; or IGNIS_COMPILE_NEVER and no such program), FORMAT
+    (the image, or the bundle, is damaged), UNSUPPORTED (the image is for other devices), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_kernel_free. desc, its strings and the image are copied.
     Threads: any. */
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
 
@@ -1634,12 +1689,31 @@ IGNIS_API ignis_arg ignis_arg_ptr(void *value);
 IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
 
 /*  ignis_warmup - compile Ignis' own kernels, and count kernels of the caller, ahead of their first use, on parallel threads
-    descs may be null when count is 0.
+    descs may be null when count is 0. With IGNIS_COMPILE_NEVER, of Ignis' own those that the bundle has are loaded.
     Returns: IGNIS_OK, or the first failure; the others are compiled all the same.
     Errors: ARGUMENT, LIBRARY, COMPILE, DEVICE, MEMORY, CUDA.
     Ownership: everything goes to the caches; nothing to free.
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
+
+/*  What is in a bundle, and what of it the current device can use. */
+typedef struct ignis_bundle_info {
+    int version;            /* IGNIS_VERSION of the ignis_embed that made it */
+    int64_t bytes;          /* of the bundle */
+    int programs, images;   /* programs, and what they were compiled to: one for each architecture */
+    int usable, missing;    /* programs that have an image for the device; that have none, and that it may ask for */
+    char architectures[64]; /* "75 80 90a ptx75": a number with ptx before it stands for PTX */
+} ignis_bundle_info;
+
+/*  ignis_bundle_check - whether the bundle of ignis_setup is whole, of this version, and serves the current device; info may be null
+    Unpacks each image and looks at it, which takes a few milliseconds; the driver is not asked. One failure names all that was found: another
+    version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the device. What the
+    program will ask for and nobody recorded it cannot know.
+    Returns: IGNIS_OK, or the reason; *info is filled in both cases, unless there is no bundle.
+    Errors: ARGUMENT (there is no bundle), FORMAT, MISMATCH, COMPILE (programs are missing), DEVICE, MEMORY.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info);
 
 #ifndef IGNIS_NO_TENSORS
 
@@ -5293,6 +5367,9 @@ enum {
     IGNIS__CU_OUT_OF_MEMORY = 2,
     IGNIS__CU_NO_DEVICE = 100,
     IGNIS__CU_INVALID_IMAGE = 200,
+    IGNIS__CU_INVALID_PTX = 218,
+    IGNIS__CU_NO_JIT = 221,
+    IGNIS__CU_UNSUPPORTED_PTX = 222,
     IGNIS__CU_NO_BINARY = 209,
     IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
     IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
@@ -5616,11 +5693,20 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
+/*  Reads the facts about a device that is perhaps not open. */
+IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
+{
+    bool ok;
+    ignis__mutex_lock(&device->lock);
+    ok = device->info.warp_size || ignis__device_read(call, device);
+    ignis__mutex_unlock(&device->lock);
+    return ok;
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
 {
     static const char call[] = "ignis_device_query";
     ignis__device *device;
-    bool ok = true;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!info)
@@ -5628,12 +5714,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
     device = ignis__device_get(call, ordinal);
     if (!device)
         return IGNIS_ERROR_DEVICE;
-    ignis__mutex_lock(&device->lock);
-    if (!device->info.warp_size)
-        ok = ignis__device_read(call, device);
+    if (!ignis__device_know(call, device))
+        return ignis__failed();
     *info = device->info;
-    ignis__mutex_unlock(&device->lock);
-    return ok ? IGNIS_OK : ignis__failed();
+    return IGNIS_OK;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
@@ -10293,6 +10377,8 @@ typedef struct ignis__program {
     int option_count;
     const ignis_kernel_header *headers; /* beside those of Ignis */
     int header_count;
+    const void *image; /* what a compiler has made of it; then there is no text */
+    size_t image_size;
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -10322,7 +10408,9 @@ static struct {
     ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
     char cache_dir[900];        /* "": no disk cache */
     int64_t cache_limit;
-    bool cache_broken; /* a warning was given */
+    bool cache_broken;     /* a warning was given */
+    bool last_read;        /* the next one was looked for */
+    uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
 } ignis__kernels_state;
 
 IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
@@ -10446,6 +10534,34 @@ IGNIS__COLD static void ignis__cache_evict(void)
     } while (ignis__file_remove(scan.oldest));
 }
 
+/*  Writes down whose images these are: a program finds them without NVRTC, too. */
+IGNIS__COLD static void ignis__cache_sign(void)
+{
+    uint64_t release = ignis__libraries[IGNIS_LIBRARY_NVRTC].release;
+    char path[1024], text[32], *part;
+    FILE *file;
+    bool ok, signs;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    signs = ignis__kernels_state.last_release != release;
+    ignis__kernels_state.last_release = release;
+    ignis__mutex_unlock(&ignis__kernels_state.lock);
+    if (!signs)
+        return;
+    snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
+    snprintf(text, sizeof text, "%llx\n", (unsigned long long)release);
+    part = ignis__file_part_path(path);
+    ok = part && (file = ignis__file_create(part, false)) != NULL;
+    if (ok) {
+        ok = fwrite(text, strlen(text), 1, file) == 1;
+        ok = fclose(file) == 0 && ok && ignis__file_rename(part, path);
+        if (!ok)
+            (void)ignis__file_remove(part);
+    }
+    ignis__free(part);
+    if (!ok)
+        ignis__cache_warn("write", path);
+}
+
 IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
 {
     static uint64_t serial; /* two threads may write one file */
@@ -10480,6 +10596,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
         (void)ignis__file_remove(part);
         ignis__cache_warn("write", path);
     }
+    ignis__cache_sign();
     ignis__cache_evict();
 }
 
@@ -10648,8 +10765,8 @@ IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const
     }
 }
 
-/*  Adds all files that a program may include to a key. False: it cannot be told which. */
-IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+/*  Adds all files that a program may include to a key, and where they are. False: it cannot be told which. */
+IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2], bool with_paths)
 {
     ignis__include_search search = IGNIS__ZERO;
     ignis__included *file;
@@ -10668,7 +10785,8 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
         size_t size;
         char *text = (char *)ignis__file_read(file->path, &size);
         if (text) {
-            ignis__key_add(key, file->path);
+            if (with_paths)
+                ignis__key_add(key, file->path);
             ignis__key_add_bytes(key, text, size);
             ignis__include_scan(&search, file->path, text);
         }
@@ -10682,16 +10800,14 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
     return search.complete;
 }
 
-/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
-IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+/*  What a program is, whatever compiles it and for whom; without the files that it includes. */
+IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
     char facts[256];
     int i;
     key[0] = IGNIS__HASH_START;
     key[1] = ~IGNIS__HASH_START;
-    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d, %d options, %d headers",
-             (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release, device->info.compute_major, device->info.compute_minor,
-             program->option_count, program->header_count);
+    snprintf(facts, sizeof facts, "%d options, %d headers", program->option_count, program->header_count);
     ignis__key_add(key, facts);
     for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
         if (!ignis__source_is_header(i))
@@ -10708,7 +10824,53 @@ IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ig
         ignis__key_add(key, program->headers[i].name);
         ignis__key_add(key, program->headers[i].text);
     }
-    return ignis__key_add_included(program, key);
+}
+
+/*  A hash of the files that a program includes; 0: there are none. */
+IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *program)
+{
+    uint64_t key[2] = {0, 0};
+    (void)ignis__key_add_included(program, key, false);
+    return key[0];
+}
+
+static bool ignis__compile_never; /* ignis_desc.compile */
+
+/*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
+IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
+{
+    struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
+    char path[1024], *text;
+    uint64_t release;
+    size_t size = 0;
+    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) ||
+                                  ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
+        return nvrtc->release;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    if (!ignis__kernels_state.last_read && ignis__kernels_state.cache_dir[0]) {
+        snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
+        text = (char *)ignis__file_read(path, &size);
+        if (text) {
+            text[size] = 0;
+            ignis__kernels_state.last_release = (uint64_t)strtoull(text, NULL, 16);
+        }
+        ignis__free(text);
+    }
+    ignis__kernels_state.last_read = true;
+    release = ignis__kernels_state.last_release;
+    ignis__mutex_unlock(&ignis__kernels_state.lock);
+    return release;
+}
+
+/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
+{
+    char facts[256];
+    ignis__program_key(program, key);
+    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)release, device->info.compute_major,
+             device->info.compute_minor);
+    ignis__key_add(key, facts);
+    return ignis__key_add_included(program, key, true);
 }
 
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
@@ -10900,16 +11062,16 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     return ok;
 }
 
-IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device,
+/*  arch: an option of NVRTC, which is loaded. */
+IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const char *arch, bool is_ptx,
                                              ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
-    char arch[32];
     void *handle = NULL;
     int error, count;
-    bool is_ptx, ok;
-    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) || !ignis__headers_gather(call, program, &headers))
+    bool ok;
+    if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
     error = IGNIS__NVRTC(nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
@@ -10929,6 +11091,565 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
     ignis__headers_free(&headers);
     return ok;
+}
+
+/* --- records: which programs are asked for ------------------------------------------------------------------------------ */
+
+/*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
+
+        ignis VERSION                           of what wrote the lines below
+        own FIRST-LAST FILE OPTION...           a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0
+        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
+
+    Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
+    choose: of compute capability 7.5, of 8.0 and newer, and of 9.0. */
+static struct {
+    ignis__mutex lock;
+    char path[1024]; /* "": nothing is recorded */
+    uint64_t *lines; /* hashes of those that are written */
+    int count, room;
+    bool broken; /* a warning was given */
+} ignis__requests = {IGNIS__MUTEX_INIT, {0}, NULL, 0, 0, false};
+
+#define IGNIS__EVERY_ARCH 999
+
+static bool ignis__program_is_own(const ignis__program *program)
+{
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT && ignis__sources[i].name != program->name; i++)
+        ;
+    return i < IGNIS__SOURCE_COUNT;
+}
+
+/*  The compute capabilities that an own source compiles for. */
+static void ignis__program_range(const ignis__program *program, int *first, int *last)
+{
+    bool own = ignis__program_is_own(program), wgmma = own && strstr(program->name, "hopper");
+    *first = wgmma ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
+    *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
+}
+
+/*  A program as messages and bundles name it: "gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
+{
+    int i;
+    ignis__text_add(text, "%s%s%s", program->name, program->entry ? " " : "", program->entry ? program->entry : "");
+    for (i = 0; i < program->option_count; i++)
+        ignis__text_add(text, " %s", program->options[i]);
+}
+
+IGNIS__COLD static void ignis__request_quote(ignis__text *text, const char *word)
+{
+    ignis__text_add(text, " \"");
+    while (*word) {
+        size_t plain = strcspn(word, "\"\\\r\n");
+        ignis__text_add(text, "%.*s", (int)plain, word);
+        word += plain;
+        if (*word)
+            ignis__text_add(text, "\\%c", *word == '\n' ? 'n' : *word == '\r' ? 'r' : *word);
+        word += *word != 0;
+    }
+    ignis__text_add(text, "\"");
+}
+
+IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__program *program, int first, int last)
+{
+    int i;
+    ignis__text_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
+    if (ignis__program_is_own(program)) {
+        ignis__text_add(text, " ");
+        ignis__program_write(text, program);
+    } else {
+        ignis__request_quote(text, program->name);
+        ignis__request_quote(text, program->entry ? program->entry : "");
+        ignis__request_quote(text, program->source);
+        ignis__text_add(text, " %d", program->option_count);
+        for (i = 0; i < program->option_count; i++)
+            ignis__request_quote(text, program->options[i]);
+        for (i = 0; i < program->header_count; i++) {
+            ignis__request_quote(text, program->headers[i].name);
+            ignis__request_quote(text, program->headers[i].text);
+        }
+    }
+    ignis__text_add(text, "\n");
+}
+
+/*  Adds a line to the file: one write, so that lines of several processes stay whole. */
+IGNIS__COLD static bool ignis__request_append(const char *line)
+{
+    FILE *file = ignis__file_create(ignis__requests.path, true);
+    bool ok = file && setvbuf(file, NULL, _IONBF, 0) == 0 && fwrite(line, strlen(line), 1, file) == 1;
+    return file && fclose(file) == 0 && ok;
+}
+
+/*  Whether a line is new; then it is remembered, if there is memory. The lock is held. */
+IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
+{
+    int i;
+    for (i = 0; i < ignis__requests.count; i++)
+        if (ignis__requests.lines[i] == hash)
+            return false;
+    if (ignis__requests.count == ignis__requests.room) {
+        int room = 2 * ignis__requests.room + 64;
+        uint64_t *lines = (uint64_t *)ignis__alloc((size_t)room * sizeof *lines);
+        if (!lines)
+            return true;
+        if (ignis__requests.count)
+            memcpy(lines, ignis__requests.lines, (size_t)ignis__requests.count * sizeof *lines);
+        ignis__free(ignis__requests.lines);
+        ignis__requests.lines = lines;
+        ignis__requests.room = room;
+    }
+    ignis__requests.lines[ignis__requests.count++] = hash;
+    return true;
+}
+
+IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
+{
+    ignis__text text;
+    char *line = NULL;
+    size_t size = 0;
+    int turn;
+    if (!ignis__requests.path[0])
+        return;
+    for (turn = 0; turn < 2; turn++) { /* the first measures */
+        ignis__text_begin(&text, line, size);
+        ignis__request_write(&text, program, first, last);
+        if (turn == 0 && (line = (char *)ignis__alloc(size = text.length + 1)) == NULL)
+            break;
+    }
+    ignis__mutex_lock(&ignis__requests.lock);
+    if (!line ||
+        (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) && !ignis__request_append(line) && !ignis__requests.broken)) {
+        ignis__requests.broken = true;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s", program->name, ignis__requests.path);
+    }
+    ignis__mutex_unlock(&ignis__requests.lock);
+    ignis__free(line);
+}
+
+/*  Asks for a source of Ignis that another device would choose; `define`: options behind that of the dtype, separated by spaces. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static void ignis__request_own(int source, ignis_dtype dtype, const char *define, int first, int last)
+{
+    ignis__program program;
+    char option[256];
+    const char *options[] = {option};
+    memset(&program, 0, sizeof program);
+    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
+    program.name = ignis__sources[source].name;
+    program.options = options;
+    program.option_count = 1;
+    ignis__request_add(&program, first, last);
+}
+
+/* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
+
+/*  A bundle is a header, its entries, their texts, and images, all numbers little-endian; tools/ignis_embed.c writes it. Everything before the
+    images has a checksum, each image has one: the driver sees nothing of what is damaged. */
+typedef struct ignis__bundle_header {
+    char magic[8];
+    uint64_t checksum; /* of what is between it and the images */
+    uint64_t size;     /* bytes of the bundle */
+    uint64_t images;   /* where they begin */
+    uint64_t sources;  /* a hash of Ignis' own */
+    uint32_t version, count;
+} ignis__bundle_header;
+
+typedef struct ignis__bundle_entry {
+    uint64_t key[2];               /* of the program */
+    uint64_t included;             /* of the files that it includes */
+    uint64_t checksum;             /* of the bytes that are stored */
+    uint64_t offset, stored, size; /* where they are, and how many; bytes of the image, which is packed when they are more */
+    uint32_t text;                 /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint16_t arch;                 /* 90 for 9.0 */
+    uint16_t first, last;          /* compute capabilities that ask for the program */
+    uint8_t kind;                  /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint8_t nothing[5];
+} ignis__bundle_entry;
+
+static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '1'};
+
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes: more are none */
+
+typedef struct ignis__bundle {
+    const unsigned char *data; /* null: there is none */
+    void *memory;              /* what of it is Ignis' own */
+    ignis__bundle_header header;
+    bool wgmma; /* it has kernels with products of warpgroups */
+    char from[300];
+} ignis__bundle;
+
+static ignis__bundle ignis__the_bundle; /* of ignis_setup */
+
+static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
+{
+    ignis__bundle_entry entry;
+    memcpy(&entry, bundle->data + sizeof(ignis__bundle_header) + index * sizeof entry, sizeof entry);
+    return entry;
+}
+
+static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
+{
+    return (const char *)bundle->data + entry->text;
+}
+
+/*  A hash of all of Ignis' sources. */
+static uint64_t ignis__sources_hash(void)
+{
+    uint64_t hash = IGNIS__HASH_START;
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        hash = ignis__hash(hash, &ignis__sources[i].hash, sizeof ignis__sources[i].hash);
+    return hash;
+}
+
+/*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__text *why)
+{
+    ignis__bundle_header *header = &bundle->header;
+    const unsigned char *bytes = (const unsigned char *)data;
+    size_t behind = offsetof(ignis__bundle_header, size);
+    uint64_t texts, checksum;
+    uint32_t i;
+    if (size < sizeof *header) {
+        ignis__text_add(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+        return false;
+    }
+    memcpy(header, data, sizeof *header);
+    texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
+    if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0) {
+        ignis__text_add(why, "it does not begin with %.8s", ignis__bundle_magic);
+        return false;
+    }
+    if (header->size != size) {
+        ignis__text_add(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size, (unsigned long long)header->size);
+        return false;
+    }
+    if (header->images > size || texts >= header->images || bytes[header->images - 1] != 0) {
+        ignis__text_add(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
+                        (unsigned long long)header->images, (unsigned long long)size);
+        return false;
+    }
+    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->images - behind);
+    if (checksum != header->checksum) {
+        ignis__text_add(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
+                        (unsigned long long)header->checksum);
+        return false;
+    }
+    bundle->data = bytes;
+    for (i = 0; i < header->count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        bool named = entry.text >= texts && entry.text < header->images &&
+                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->images;
+        if (!named || entry.offset < header->images || entry.offset > size || entry.stored > size - entry.offset ||
+            entry.stored > entry.size || entry.size > IGNIS__BUNDLE_IMAGE || !memchr("\0afp", entry.kind, 4)) {
+            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, kind %d", (unsigned)i,
+                            (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                            (unsigned long long)entry.offset, (unsigned long long)entry.size, (int)entry.kind);
+            bundle->data = NULL;
+            return false;
+        }
+        bundle->wgmma = bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
+    }
+    return true;
+}
+
+/*  Whether a table of `count` times `each` bytes at `at` lies inside of an image. */
+static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
+{
+    return at <= size && count <= (size - at) / (each ? each : 1);
+}
+
+static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int bytes)
+{
+    uint64_t number = 0;
+    while (bytes-- > 0)
+        number = number << 8 | image[at + (uint64_t)bytes];
+    return number;
+}
+
+/*  The driver, which is told no size, must not read beyond an image. Null: what it reads of it is inside; else what is wrong with it. The byte behind
+    the image is 0. */
+IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
+{
+    const unsigned char *image = (const unsigned char *)data;
+    uint64_t i, sections, segments, count;
+    if (size >= 64 && memcmp(image, "\177ELF\002", 5) == 0) {
+        segments = ignis__image_number(image, 32, 8);
+        sections = ignis__image_number(image, 40, 8);
+        count = ignis__image_number(image, 60, 2);
+        if ((count && ignis__image_number(image, 58, 2) != 64) || !ignis__image_has(size, sections, count, 64) ||
+            !ignis__image_has(size, segments, ignis__image_number(image, 56, 2), ignis__image_number(image, 54, 2)))
+            return "it is an ELF file, a cubin, whose tables are not inside of it";
+        for (i = 0; i < count; i++) {
+            uint64_t at = sections + 64 * i;
+            if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
+                !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
+                return "it is an ELF file, a cubin, of which a section is not inside of it";
+        }
+        return NULL;
+    }
+    if (size >= 16 && ignis__image_number(image, 0, 4) == 0xBA55ED50u)
+        return ignis__image_has(size, ignis__image_number(image, 6, 2), ignis__image_number(image, 8, 8), 1)
+                   ? NULL
+                   : "it is a fatbin that says it is longer";
+    if (size > 0 && memchr(image, 0, size - 1) == NULL && strstr((const char *)image, ".version"))
+        return NULL; /* PTX, with or without a zero at its end */
+    return "it is neither a cubin, nor a fatbin, nor PTX";
+}
+
+/*  Unpacks what ignis_embed has packed: bytes that were there before, at a distance, or new ones, whose bits come out of a range coder by the odds
+    that what came before them has taught: of new bytes those at the same place of 16, as instructions have so many bytes. Two estimates of
+    each, a quick and a slow one, are averaged. */
+enum {
+    IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
+    IGNIS__PACK_AGAIN = 48, /* at the distance before */
+    IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
+    IGNIS__PACK_NUMBERS = 33 * 32,
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,                 /* at a new distance, at the one before */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LENGTH + 2 * IGNIS__PACK_NUMBERS, /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS,    /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
+};
+
+typedef struct ignis__unpacker {
+    const unsigned char *at, *end;
+    uint32_t range, code;
+    uint16_t odds[IGNIS__PACK_ODDS][2];
+} ignis__unpacker;
+
+static unsigned ignis__unpack_bit(ignis__unpacker *u, unsigned index)
+{
+    uint16_t *odds = u->odds[index];
+    uint32_t bound;
+    if (u->range < 1u << 24) {
+        u->range <<= 8;
+        u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
+    }
+    bound = (u->range >> 16) * (((uint32_t)odds[0] + odds[1]) / 2);
+    if (u->code < bound) {
+        u->range = bound;
+        odds[0] = (uint16_t)(odds[0] + (65535 - odds[0]) / 16);
+        odds[1] = (uint16_t)(odds[1] + (65535 - odds[1]) / 64);
+        return 0;
+    }
+    u->code -= bound;
+    u->range -= bound;
+    odds[0] = (uint16_t)(odds[0] - odds[0] / 16);
+    odds[1] = (uint16_t)(odds[1] - odds[1] / 64);
+    return 1;
+}
+
+static unsigned ignis__unpack_bits(ignis__unpacker *u, unsigned index, int count)
+{
+    unsigned bits = 1;
+    while (!(bits >> count))
+        bits = 2 * bits + ignis__unpack_bit(u, index + bits);
+    return bits - (1u << count);
+}
+
+/*  A number from 1 on: how many bits it has, and those below the highest one; the lowest 4 have odds of their own where `low` is not 0. */
+static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigned low)
+{
+    unsigned count = ignis__unpack_bits(u, index, 5), i;
+    uint32_t number = 1;
+    for (i = count; i > 0 && !(low && i == 4); i--)
+        number = number << 1 | ignis__unpack_bit(u, index + 32 + count * 32 + i - 1);
+    return i ? number << 4 | ignis__unpack_bits(u, low, 4) : number;
+}
+
+/*  False: it is not what was packed. */
+static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
+{
+    size_t at = 0, i;
+    uint32_t distance = 0, length;
+    unsigned before = 0, again, kind; /* before: 0 a new byte, 1 and 2 bytes at a new and at the old distance */
+    for (i = 0; i < IGNIS__PACK_ODDS; i++)
+        u->odds[i][0] = u->odds[i][1] = 32768;
+    u->at = packed;
+    u->end = packed + packed_size;
+    u->range = 0xFFFFFFFFu;
+    for (i = 0; i < 4; i++)
+        u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
+    while (at < size) {
+        if (!ignis__unpack_bit(u, IGNIS__PACK_KIND + 16 * before + (at & 15))) {
+            out[at] = (unsigned char)ignis__unpack_bits(u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
+            at++;
+            before = 0;
+            continue;
+        }
+        again = ignis__unpack_bit(u, IGNIS__PACK_AGAIN + before);
+        length = ignis__unpack_number(u, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0) + 1 - again;
+        if (!again) {
+            kind = length < 5 ? length - 2 : 3;
+            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
+        }
+        if (distance == 0 || distance > at || length > size - at)
+            return false;
+        for (; length > 0; length--, at++)
+            out[at] = out[at - distance];
+        before = 1 + again;
+    }
+    return true;
+}
+
+/*  The image of an entry, in memory of ignis__alloc, with a zero behind it. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
+                                                         ignis__text *why)
+{
+    const unsigned char *stored = bundle->data + entry->offset;
+    uint64_t checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
+    unsigned char *image;
+    ignis__unpacker *unpacker;
+    const char *wrong = NULL;
+    if (checksum != entry->checksum) {
+        ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    image = (unsigned char *)ignis__alloc((size_t)entry->size + 1);
+    unpacker = (ignis__unpacker *)ignis__alloc(sizeof *unpacker);
+    if (!image || !unpacker) {
+        ignis__free(image);
+        ignis__free(unpacker);
+        return IGNIS_DIAG_HOST_MEMORY;
+    }
+    if (entry->stored == entry->size)
+        memcpy(image, stored, (size_t)entry->size);
+    else if (!ignis__unpack(unpacker, image, (size_t)entry->size, stored, (size_t)entry->stored))
+        wrong = "its bytes cannot be unpacked";
+    ignis__free(unpacker);
+    wrong = wrong ? wrong : ignis__image_fault(image, (size_t)entry->size);
+    if (wrong) {
+        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", wrong, (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)entry->size);
+        ignis__free(image);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    *unpacked = image;
+    return IGNIS_DIAG_NONE;
+}
+
+/*  How well an image serves a compute capability, 0: not at all. Machine code runs on its major version from its minor one on, that of one chip there
+    alone; PTX on everything newer. */
+static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
+{
+    if (entry->kind == 'p')
+        return entry->arch <= capability ? entry->arch : 0;
+    if (entry->kind == 'a')
+        return entry->arch == capability ? 3000 : 0;
+    return entry->arch / 10 == capability / 10 && entry->arch <= capability ? 1000 + entry->arch : 0;
+}
+
+/*  The image of a program that serves a compute capability best, among those that serve it worse than `below`; how well. 0: there is none. */
+IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
+                                          ignis__bundle_entry *found)
+{
+    int best = 0, serves;
+    uint32_t i;
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (entry.key[0] != key[0] || entry.key[1] != key[1])
+            continue;
+        serves = ignis__bundle_serves(&entry, capability);
+        if (serves > best && serves < below) {
+            best = serves;
+            *found = entry;
+        }
+    }
+    return best;
+}
+
+/*  Whether the bundle has a source of Ignis with these options. */
+IGNIS__MAYBE_UNUSED static bool ignis__bundle_has(const ignis__bundle *bundle, int source, ignis_dtype dtype, const char *define)
+{
+    char name[256];
+    uint32_t i;
+    snprintf(name, sizeof name, "%s -DIGNIS_T=%d%s%s", ignis__sources[source].name, (int)dtype, *define ? " " : "", define);
+    for (i = 0; bundle->data && i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*  "75 80 90a ptx75", from the oldest on. */
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__text *text)
+{
+    int last = 0, next;
+    do {
+        ignis__bundle_entry of_next = IGNIS__ZERO;
+        uint32_t i;
+        next = 0;
+        for (i = 0; i < bundle->header.count; i++) {
+            ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 + (entry.kind == 'a' ? 1 : entry.kind == 'f' ? 2 : 0) + 1;
+            if (place > last && (next == 0 || place < next) && (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
+                next = place;
+                of_next = entry;
+            }
+        }
+        if (next)
+            ignis__text_add(text, "%s%s%d%s", last ? " " : "", of_next.kind == 'p' ? "ptx" : "", of_next.arch,
+                            of_next.kind == 'a'   ? "a"
+                            : of_next.kind == 'f' ? "f"
+                                                  : "");
+        last = next;
+    } while (next);
+}
+
+/*  A program that is in no bundle and no cache, where it cannot be compiled. */
+IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
+{
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
+    char name[400], archs[128], line[480];
+    int first, last, capability = device->info.compute_major * 10 + device->info.compute_minor;
+    ignis__text text;
+    uint64_t key[2];
+    ignis__program_range(program, &first, &last);
+    ignis__program_key(program, key);
+    ignis__text_begin(&text, name, sizeof name);
+    ignis__program_write(&text, program);
+    ignis__text_begin(&text, archs, sizeof archs);
+    if (bundle->data)
+        ignis__bundle_archs(bundle, key, &text);
+    snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
+    if (archs[0])
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
+            "--archs ...,%d",
+            name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
+    else
+        ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
+            "the program records where it is asked for (ignis_desc.record)%s",
+            name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
+            device->info.device, why, ignis__program_is_own(program) ? line : "");
+    return false;
+}
+
+/*  Whether products of warpgroups can be had of the bundle, or of NVRTC, which has them from 12.0 on. */
+IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
+{
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
+}
+
+/*  An image of a program, compiled for a device where it may be. */
+IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
+                                               ignis__image *image)
+{
+    char arch[32];
+    bool is_ptx;
+    if (ignis__compile_never || (ignis__the_bundle.data &&
+                                 !ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
+        return ignis__program_missing(call, program, device);
+    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
+           ignis__image_compile(call, program, arch, is_ptx, image);
 }
 
 /* --- images and modules --------------------------------------------------------------------------------------------- */
@@ -11014,10 +11735,11 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
         }
         if (image && *from_cache) {
             ignis__image_keep(image);
-        } else if (image && !ignis__image_compile(call, program, device, image)) {
+        } else if (image && !ignis__program_compile(call, program, device, image)) {
             ignis__image_drop(image);
             image = NULL;
-        } else if (image && ignis__image_key(program, device, key_now) && memcmp(key, key_now, sizeof key_now) == 0) {
+        } else if (image && ignis__image_key(program, device, ignis__compiler_release(call), key_now) &&
+                   memcmp(key, key_now, sizeof key_now) == 0) {
             ignis__image_to_disk(image);
             ignis__image_keep(image);
         }
@@ -11066,18 +11788,98 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
         ignis__device_leave(&binding);
 }
 
+/*  Whether a driver's error means that an image is not for it, or not for the device. */
+static bool ignis__image_is_foreign(int error)
+{
+    return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
+           error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
+}
+
+/*  Loads a program from the bundle: its best image that the driver takes. False with *failed: that is reported; else it is not there. */
+IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
+                                                  ignis__module *unit, bool *failed)
+{
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    int capability = device->info.compute_major * 10 + device->info.compute_minor, serves = INT32_MAX, error = 0;
+    uint64_t key[2], included;
+    ignis__bundle_entry entry;
+    *failed = false;
+    if (!bundle->data)
+        return false;
+    ignis__program_key(program, key);
+    included = ignis__compile_never ? 0 : ignis__program_included(program);
+    while (!*failed && (serves = ignis__bundle_find(bundle, key, capability, serves, &entry)) > 0) {
+        const char *name = ignis__bundle_text(bundle, &entry);
+        ignis__image image = IGNIS__ZERO;
+        ignis_diagnostic wrong;
+        char why[256];
+        ignis__text text;
+        if (included != 0 && included != entry.included)
+            continue; /* the files are there, and are others now */
+        ignis__text_begin(&text, why, sizeof why);
+        wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
+        image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
+        *failed = wrong != IGNIS_DIAG_NONE;
+        if (wrong == IGNIS_DIAG_HOST_MEMORY)
+            ignis__fail_host_memory(call, (size_t)entry.size);
+        else if (wrong != IGNIS_DIAG_NONE)
+            ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
+                        entry.kind == 'p' ? " (PTX)" : "", why);
+        else if (ignis__module_load(call, &image, unit, &error))
+            unit->from_cache = true;
+        else if (error == 0 || !ignis__image_is_foreign(error))
+            *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
+        else
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
+                        (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+        ignis__free(image.data);
+        if (unit->module)
+            return true;
+    }
+    return false;
+}
+
+/*  Loads the image that the caller has. */
+IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
+                                                 ignis__module *unit)
+{
+    ignis__image image = IGNIS__ZERO;
+    int error = 0;
+    image.lowered = (char *)(uintptr_t)program->entry;
+    image.data = (void *)(uintptr_t)program->image;
+    unit->from_cache = true;
+    if (ignis__module_load(call, &image, unit, &error))
+        return true;
+    if (error != 0 && ignis__image_is_foreign(error))
+        ignis__fail_because(IGNIS_DIAG_UNSUPPORTED, call, error, ignis__cuda_name(error), NULL,
+                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for device %d of compute "
+                            "capability %d.%d: %s (%d)",
+                            program->entry, (unsigned long long)program->image_size,
+                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size), device->info.device,
+                            device->info.compute_major, device->info.compute_minor, ignis__cuda_name(error), error);
+    else if (error != 0)
+        ignis__cuda_fail(call, device, "cuModuleLoadData", error);
+    return false;
+}
+
 /*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
     about to launch on another one: no lock is held meanwhile. */
 IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
+    int first, last;
     memset(unit, 0, sizeof *unit);
+    if (program->image && !ignis__global.dry_run)
+        return ignis__module_from_image(call, device, program, unit);
+    ignis__program_range(program, &first, &last);
+    if (!program->image)
+        ignis__request_add(program, first, last);
     if (ignis__global.dry_run) /* nothing is compiled */
         return !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
-    if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
-        return false;
-    trust = ignis__image_key(program, device, key);
+    if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
+        return unit->module != NULL;
+    trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
     do {
         int error = 0;
         ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
@@ -11092,6 +11894,141 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
             ignis__cuda_fail(call, device, "cuModuleLoadData", error);
     } while (again);
     return false;
+}
+
+/* --- the bundle and the record of ignis_setup ------------------------------------------------------------------------- */
+
+static void ignis__bundle_close(void)
+{
+    ignis__free(ignis__the_bundle.memory);
+    memset(&ignis__the_bundle, 0, sizeof ignis__the_bundle);
+    ignis__free(ignis__requests.lines);
+    ignis__requests.lines = NULL;
+    ignis__requests.count = ignis__requests.room = 0;
+    ignis__requests.path[0] = 0;
+}
+
+IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc *desc)
+{
+    const char *env = getenv("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
+    char line[32];
+    ignis__requests.broken = false;
+    if (strlen(path) >= sizeof ignis__requests.path) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the path of the record is longer than %d bytes", (int)sizeof ignis__requests.path - 1);
+        return false;
+    }
+    snprintf(ignis__requests.path, sizeof ignis__requests.path, "%s", path);
+    snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
+    if (*path && !ignis__request_append(line))
+        return ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be written", path) == IGNIS_OK;
+    return true;
+}
+
+IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
+{
+    ignis__bundle *bundle = &ignis__the_bundle;
+    const char *env = getenv("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
+    const void *data = desc->bundle;
+    size_t size = desc->bundle_size;
+    char why[300];
+    ignis__text text;
+    if (desc->bundle && desc->bundle_path)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle") ==
+               IGNIS_OK;
+    if (!data && (!path || !*path))
+        return true;
+    snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
+    if (!data && (data = bundle->memory = ignis__file_read(path, &size)) == NULL)
+        return ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the bundle %s cannot be read", path) == IGNIS_OK;
+    ignis__text_begin(&text, why, sizeof why);
+    if (!ignis__bundle_open(bundle, data, size, &text))
+        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is damaged, or no bundle: %s", bundle->from, why) == IGNIS_OK;
+    return true;
+}
+
+/*  Counts the programs of a bundle for a device, and names those without an image for it. */
+IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info, ignis__text *missing)
+{
+    ignis__bundle_entry found;
+    uint32_t i, k;
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        bool seen = false;
+        for (k = 0; k < i && !seen; k++) {
+            ignis__bundle_entry before = ignis__bundle_get(bundle, k);
+            seen = memcmp(entry.key, before.key, sizeof entry.key) == 0;
+        }
+        if (seen)
+            continue;
+        info->programs++;
+        if (ignis__bundle_find(bundle, entry.key, capability, INT32_MAX, &found) > 0) {
+            info->usable++;
+        } else if (capability >= entry.first && capability <= entry.last) {
+            if (info->missing++ < 4)
+                ignis__text_add(missing, "%s%s", info->missing == 1 ? "" : "; ", ignis__bundle_text(bundle, &entry));
+        }
+    }
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
+{
+    static const char call[] = "ignis_bundle_check";
+    const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis_bundle_info own;
+    ignis__device *device;
+    int capability, damaged = 0;
+    char faults[700], missing[500];
+    ignis__text text, names;
+    uint32_t i;
+    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
+        return ignis__failed();
+    if (!bundle->data)
+        return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "there is no bundle: ignis_desc.bundle, bundle_path and IGNIS_BUNDLE name none");
+    info = info ? info : &own;
+    memset(info, 0, sizeof *info);
+    info->version = (int)bundle->header.version;
+    info->bytes = (int64_t)bundle->header.size;
+    info->images = (int)bundle->header.count;
+    ignis__text_begin(&names, info->architectures, sizeof info->architectures);
+    ignis__bundle_archs(bundle, NULL, &names);
+    ignis__text_begin(&names, missing, sizeof missing);
+    capability = device->info.compute_major * 10 + device->info.compute_minor;
+    ignis__bundle_count(bundle, capability, info, &names);
+    ignis__text_begin(&text, faults, sizeof faults);
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        char why[256];
+        ignis__text reason;
+        void *image = NULL;
+        ignis_diagnostic wrong;
+        ignis__text_begin(&reason, why, sizeof why);
+        wrong = ignis__bundle_unpack(bundle, &entry, &image, &reason);
+        ignis__free(image);
+        if (wrong == IGNIS_DIAG_HOST_MEMORY)
+            return ignis__fail_host_memory(call, (size_t)entry.size);
+        if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
+            ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
+    }
+    if (damaged)
+        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
+                           faults);
+    if (info->version != IGNIS_VERSION)
+        return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
+                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its own kernels are others",
+                           bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
+                           IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
+    if (bundle->header.sources != ignis__sources_hash())
+        return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
+                           "%s was made with another ignis_kernels.h: its sources have the hash %016llx, those of this program %016llx",
+                           bundle->from, (unsigned long long)bundle->header.sources, (unsigned long long)ignis__sources_hash());
+    if (info->missing)
+        return ignis__fail(
+            IGNIS_DIAG_KERNEL_MISSING, call,
+            "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. Make it with ignis_embed "
+            "--archs ...,%d. Missing: %s%s",
+            bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10, device->info.device,
+            info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
+    return IGNIS_OK;
 }
 
 /*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
@@ -11240,7 +12177,32 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     program.option_count = desc->option_count;
     program.headers = desc->headers;
     program.header_count = desc->header_count;
+    program.image = desc->image;
+    program.image_size = desc->image_size;
     return program;
+}
+
+/*  A kernel whose image is given: it is looked at where a zero is behind it. */
+IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_kernel_desc *desc)
+{
+    const char *wrong;
+    char *copy;
+    if (desc->source || desc->option_count || desc->header_count)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                           "desc.image is set, and desc.source, options or headers are; it is one or the other") == IGNIS_OK;
+    if (!desc->entry)
+        return ignis__fail_null(call, "desc.entry") == IGNIS_OK;
+    copy = desc->image_size < IGNIS__BUNDLE_IMAGE ? (char *)ignis__alloc(desc->image_size + 1) : NULL;
+    if (!copy)
+        return ignis__fail_host_memory(call, desc->image_size) == IGNIS_OK;
+    memcpy(copy, desc->image, desc->image_size);
+    wrong = ignis__image_fault(copy, desc->image_size);
+    if (wrong)
+        ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s", desc->entry,
+                    (unsigned long long)desc->image_size, (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size),
+                    wrong);
+    ignis__free(copy);
+    return !wrong;
 }
 
 /*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
@@ -11264,6 +12226,8 @@ IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_k
     int i;
     if (!desc)
         ignis__fail_null(call, "desc");
+    else if (desc->image)
+        return ignis__kernel_image_check(call, desc);
     else if (!desc->source)
         ignis__fail_null(call, "desc.source");
     else if (!desc->entry)
@@ -11301,11 +12265,12 @@ IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kern
 {
     size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
     size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
-    size_t size = option_bytes + header_bytes + strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    size_t size = option_bytes + header_bytes + strlen(program.name) + strlen(program.entry) + 2;
     ignis_kernel_header *headers;
     const char **options;
     char *at;
     int i;
+    size += program.image ? program.image_size + 1 : strlen(program.source) + 1;
     for (i = 0; i < program.option_count; i++)
         size += strlen(program.options[i]) + 1;
     for (i = 0; i < program.header_count; i++)
@@ -11318,7 +12283,13 @@ IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kern
     options = (const char **)(void *)at;
     headers = (ignis_kernel_header *)(void *)(at + option_bytes);
     at += option_bytes + header_bytes;
-    at = ignis__program_keep(at, &program.source);
+    if (program.image) { /* at the beginning, as the driver may want it aligned */
+        memcpy(at, program.image, program.image_size);
+        program.image = at;
+        at += program.image_size + 1;
+    } else {
+        at = ignis__program_keep(at, &program.source);
+    }
     at = ignis__program_keep(at, &program.name);
     at = ignis__program_keep(at, &program.entry);
     for (i = 0; i < program.option_count; i++) {
@@ -12148,7 +13119,8 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
         if (index < IGNIS__WARMUP_OWN) {
             int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
             for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source)
+                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
+                    (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, source, (ignis_dtype)dtype, "")))
                     ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
         } else {
             ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
@@ -12215,7 +13187,8 @@ IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
         ignis__mutex_init(&ignis__kernels_state.lock);
     locks_made = true;
     ignis__kernels_state.cache_limit = desc->cache_limit ? desc->cache_limit : (int64_t)256 << 20;
-    ignis__kernels_state.cache_broken = false;
+    ignis__kernels_state.cache_broken = ignis__kernels_state.last_read = false;
+    ignis__kernels_state.last_release = 0;
     dir[0] = 0;
     if (chosen && strcmp(chosen, "off") == 0)
         return;
@@ -17616,6 +18589,7 @@ static void ignis__tensors_close(const char *call)
 
 typedef struct ignis__op {
     ignis__work work;
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the device that it is */
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
@@ -18166,8 +19140,7 @@ static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major == 9 && ignis__cuda.cuTensorMapEncodeTiled &&
-           ignis__library_there(op->work.call, IGNIS_LIBRARY_NVRTC, "cuBLASLt computes products, where it is found") &&
-           ignis__libraries[IGNIS_LIBRARY_NVRTC].version >= 12000;
+           ignis__wgmma_compiles(op->work.call);
 }
 
 /*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side. */
@@ -18229,7 +19202,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of && (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
                                                          (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    int i, turn, at;
+    int i, turn;
     memset(&kernel, 0, sizeof kernel);
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         const ignis__gemm_tile *tile = &ignis__gemm_tile_sizes[i];
@@ -18264,14 +19237,13 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
         return kernel;
-    at = snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
-                  p->transpose_b, p->patches_of);
+    snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p->transpose_a,
+             p->transpose_b, p->patches_of);
     if (best->builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
         /* steps of both operands, 64 x 68 floats of two warpgroups, and the barriers: kernels/gemm_hopper.cu */
         kernel.shared = (kernel.columns == 256 ? 4u : 6u) * (128u * (unsigned)(kernel.rows + kernel.columns) + 16) + 2 * 64 * 68 * 4 + 32;
-        snprintf(kernel.define + at, sizeof kernel.define - (size_t)at, " -DIGNIS_COLUMNS=%d", kernel.columns);
     } else {
         kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
     }
@@ -18423,15 +19395,64 @@ static bool ignis__gemm_direct(const ignis__gemm *p)
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
+/*  What is read from or written to beside the result when a product is finished in registers. */
+static ignis__address ignis__gemm_other(const ignis__gemm *p) { return p->residual ? p->residual : p->accumulate ? p->out : p->pre; }
+
+/*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
+static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
+{
+    snprintf(define, size,
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d "
+             "-DIGNIS_OTHER=%d",
+             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
+             !direct       ? 0
+             : p->gradient ? 2
+                           : ignis__gemm_other(p) != p->pre);
+}
+
+/*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
+IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
+{
+    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    ignis__gemm p = *product;
+    char define[160];
+    int columns, direct;
+    if (!ignis__requests.path[0])
+        return;
+    p.row_sums = epilogue->row_sums != NULL;
+    p.column_sums = epilogue->column_sums != NULL;
+    ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, "", 0, IGNIS__EVERY_ARCH);
+    snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    if (p.patches_of)
+        ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, define, 0, IGNIS__EVERY_ARCH);
+    snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
+             p.patches_of);
+    if (halves || (dtype == IGNIS_F32 && ignis__allow_tf32))
+        ignis__request_own(IGNIS__SOURCE_GEMM_MMA_CU, dtype, define, 80, IGNIS__EVERY_ARCH);
+    for (columns = 128; halves && (!p.patches_of || p.wgmma_k) && columns <= 256; columns += 128) {
+        for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
+            ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
+            ignis__request_own(IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, define, 90, 90);
+        }
+    }
+}
+
 /*  Launches the product itself. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits;
     ignis__tensor_map a, b, out, other;
-    ignis__address another = p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+    ignis__address another = ignis__gemm_other(p);
     bool direct = ignis__gemm_direct(p);
     void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
+        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        if (direct && !p->patches.apart && ignis__compile_never &&
+            !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
+            !ignis__bundle_has(&ignis__the_bundle, IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, kernel->define)) {
+            direct = false; /* nobody recorded just this one */
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+        }
         blocks = ignis__clamp(blocks, 1, op->work.device->info.multiprocessors);
         if (p->patches_of == 1)
             ignis__patches_map(op, &a, dtype, p, kernel->rows);
@@ -18453,9 +19474,6 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             ignis__gemm_map(op, &out, dtype, p->out, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
         if (direct && another)
             ignis__gemm_map(op, &other, dtype, another, p->n, p->n, p->m, p->batch, p->m * p->n, 64);
-        snprintf(kernel->define + strlen(kernel->define), sizeof kernel->define - strlen(kernel->define),
-                 " -DIGNIS_DIRECT=%d -DIGNIS_ACTIVATION=%d -DIGNIS_OTHER=%d", direct, direct ? p->activation : 0,
-                 direct ? p->gradient ? 2 : another != p->pre : 0);
     }
     ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch, (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1, kernel->threads, 1,
@@ -18512,6 +19530,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
 {
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
+    ignis__gemm_request(dtype, p, epilogue);
     if (kernel.packs)
         ignis__gemm_pack(op, dtype, p);
     if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
@@ -24426,12 +25445,14 @@ static const struct {
     {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
 };
 
+static int ignis__op_major(const ignis__op *op) { return op->as_major ? op->as_major : op->work.device->info.compute_major; }
+
 /*  The one place that chooses between tensor cores and plain CUDA C: f16 and bf16 take tensor cores where the device has mma.m16n8k16, and all rows
     consist of packs of 16 bytes. */
 static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
-    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 && p->head_dim % 8 == 0;
+    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
     int i;
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         takes = takes && tensors[i].data % 16 == 0;
@@ -24454,12 +25475,12 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     int i;
     if (ignis__attention_by == IGNIS_ATTENTION_MMA)
         return false;
-    if (op->work.device->info.compute_major != 9)
+    if (ignis__op_major(op) != 9)
         why = "the device is not of compute capability 9.0";
-    else if (!ignis__cuda.cuTensorMapEncodeTiled)
+    else if (!op->as_major && !ignis__cuda.cuTensorMapEncodeTiled)
         why = "the driver is older than CUDA 12.0";
-    else if (ignis__library_load(op->work.call, IGNIS_LIBRARY_NVRTC) && ignis__libraries[IGNIS_LIBRARY_NVRTC].version < 12000)
-        why = "NVRTC is older than 12.0";
+    else if (!op->as_major && !ignis__wgmma_compiles(op->work.call))
+        why = "NVRTC is older than 12.0, or the bundle has no such kernels";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
     else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
@@ -24471,7 +25492,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
         ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call, why);
     return !why;
 }
@@ -24541,6 +25562,38 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
     ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_ranged(p));
     return variant;
+}
+
+/*  While programs are recorded: those that devices of every kind choose, for rows as many as these or others. */
+IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *p, bool backward)
+{
+    static const struct {
+        int major, first, last;
+    } kinds[] = {{7, 0, 79}, {8, 80, IGNIS__EVERY_ARCH}};
+    ignis__attention_variant variant;
+    char define[96];
+    int i, k = 0, groups;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    for (i = 0; i < IGNIS__COUNT(kinds); i++) {
+        op->as_major = kinds[i].major;
+        variant = ignis__attention_choose(op, dtype, p);
+        ignis__request_own(ignis__builtins[variant.forward_kernel].source, dtype, variant.define, kinds[i].first, kinds[i].last);
+    }
+    op->as_major = 9;
+    if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
+        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
+        ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, dtype, define, 90, 90);
+    } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
+        while (ignis__attention_hopper[k].head_dim < p->head_dim)
+            k++;
+        for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
+                     groups);
+            ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_CU, dtype, define, 90, 90);
+        }
+    }
+    op->as_major = 0;
 }
 
 static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
@@ -24736,9 +25789,10 @@ static int ignis__attention_backward_keys(const ignis__attention *p) { return p-
 static int ignis__attention_backward_queries(const ignis__attention *p) { return p->head_dim == 64 ? 128 : 64; }
 
 /*  A tile with few queries would be mostly room for what is kept in float. */
-static bool ignis__attention_backward_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = ignis__attention_backward_queries(p) / 4;
+    ignis__attention_request(op, dtype, p, true);
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
     if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
@@ -24978,6 +26032,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 static void ignis__sdpa_run(ignis__op *op, const ignis__array *out, ignis__attention *p)
 {
     ignis__attention_variant variant;
+    if (op->ok)
+        ignis__attention_request(op, out->dtype, p, false);
     if (op->ok && ignis__attention_takes_wgmma(op, out->dtype, p)) {
         ignis__sdpa_wgmma(op, out->dtype, p);
     } else if (op->ok) {
@@ -25186,6 +26242,20 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     return variant;
 }
 
+/*  While programs are recorded: those that devices of every kind choose. */
+IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    int major;
+    for (major = 7; op->ok && ignis__requests.path[0] && major <= 8; major++) {
+        ignis__decode_variant variant;
+        op->as_major = major;
+        variant = ignis__decode_choose(op, dtype, p);
+        ignis__request_own(ignis__builtins[variant.kernel].source, dtype, variant.define, major == 7 ? 0 : 80,
+                           major == 7 ? 79 : IGNIS__EVERY_ARCH);
+    }
+    op->as_major = 0;
+}
+
 /*  One block for each key head and split of its keys, then one for each query head. */
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
@@ -25197,6 +26267,7 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
+    ignis__decode_request(op, dtype, p);
     ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
                      (size_t)variant.shared, parts);
     ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
@@ -27777,7 +28848,7 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
 /*  A report is written to a file of its own; null, and reported: it cannot be. */
 IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
 {
-    FILE *file = fopen(path, "wb");
+    FILE *file = ignis__file_create(path, false);
     if (!file)
         ignis__fail(IGNIS_DIAG_REPORT_IO, call, "cannot open %s to write a report", path);
     return file;
@@ -28840,13 +29911,16 @@ IGNIS__COLD static int ignis__claims_name(ignis__text *text, const ignis__array 
 
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
-    static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"};
+    static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"},
+                             *const compile[] = {"auto", "never"};
+    int compile_when = (int)desc->compile;
     static bool fork_watched;
     ignis__global.logger = desc->logger;
     ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
     ignis__matmul_by = (int)desc->matmul, ignis__attention_by = (int)desc->attention;
     if (!ignis__desc_check(call, desc) || !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_by) ||
-        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_by))
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_by) ||
+        !ignis__choose(call, "compile", "IGNIS_COMPILE", compile, IGNIS_COMPILE_COUNT, &compile_when))
         return ignis__failed();
     ignis__allocator = desc->allocator;
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
@@ -28866,6 +29940,13 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"),
                         desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(desc);
+    ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
+    if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
+        ignis__bundle_close();
+        return ignis__failed();
+    }
+    if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_by == IGNIS_MATMUL_AUTO)
+        ignis__matmul_by = IGNIS_MATMUL_OWN; /* so that what is recorded is what is asked for, with cuBLASLt or without */
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
 #endif
@@ -28995,6 +30076,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__formulas_close(NULL);
 #endif
     ignis__images_close();
+    ignis__bundle_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
     ignis__measured_close();

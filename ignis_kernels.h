@@ -13,7 +13,7 @@
         attention_decode.cu        214 lines    9777 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        604 lines   28134 bytes
-        attention_hopper_backward.cu   824 lines   40664 bytes
+        attention_hopper_backward.cu   824 lines   40715 bytes
         attention_mma.cu           556 lines   29131 bytes
         attention_tiles.cuh        267 lines   11325 bytes
         channel_norm.cu            418 lines   19075 bytes
@@ -29,7 +29,7 @@
         gemm_mma.cu                230 lines   10796 bytes
         hopper.cuh                 392 lines   24013 bytes
         image.cuh                   57 lines    2321 bytes
-        map.cuh                    266 lines   11298 bytes
+        map.cuh                    281 lines   12059 bytes
         mma.cuh                     95 lines    4511 bytes
         norm.cu                    188 lines   11101 bytes
         norm.cuh                   173 lines    7450 bytes
@@ -2953,7 +2953,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "",
     "    Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk",
     "    upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the",
-    "    other way round. Without a mask all walk upwards, and wait once, at the start.",
+    "    other way round. Without a mask all walk upwards, and wait once, at the start; with a window the last keys come first there, too.",
     "",
     "    Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether",
     "    or not the last of their rows exist. */",
@@ -2979,7 +2979,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "        kv_h = pair % p.kv_heads;",
     "        b = pair / p.kv_heads;",
     "        down = CAUSAL && s > 0 && (s + 1) * section >= pairs;",
-    "        block = CAUSAL && !down ? blocks - 1 - in / width : in / width;",
+    "        block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;",
     "",
     "        const int key = block * KEYS;",
     "        if constexpr (RANGE) {",
@@ -3021,7 +3021,7 @@ static const char *const ignis__lines_attention_hopper_backward_cu[] = {
     "    __device__ unsigned turn(const Attention &p, int tile) const",
     "    {",
     "        if constexpr (RANGE)",
-    "            return CAUSAL && !down ? end_block(p, tile, keys) - 1 - block : block - first_block(p, tile);",
+    "            return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;",
     "        const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + KEYS - 1) / KEYS) : blocks;",
     "        return CAUSAL && !down ? last - 1 - block : block;",
     "    }",
@@ -8574,24 +8574,39 @@ static const char *const ignis__lines_map_cuh[] = {
     "    return fabsf(x) < 0.25f ? x * (1 - s * (0.33333333f - s * (0.13333333f - s * 0.053968254f)))",
     "                            : 1 - 2 * __fdividef(1.f, 1.f + __expf(2 * x));",
     "}",
+    "DI float half_pow(float x, float y) /* for |y| up to some hundred */",
+    "{",
+    "    const float r = exp2f(y * __log2f(fabsf(x)));",
+    "    const bool whole = y == rintf(y), odd = whole && 2 * rintf(0.5f * y) != y;",
+    "    return y == 0 || x == 1 ? 1 : x < 0 ? (odd ? -r : whole || x == -infinity ? r : not_a_number) : r;",
+    "}",
     "DI float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }",
     "#define exp(x) __expf(x)",
     "#define log(x) half_log(x)",
     "#define tanh(x) half_tanh(x)",
     "#define log1p(x) half_log1p(x)",
     "#define erf(x) half_erf(x)",
+    "#define pow(x, y) half_pow(x, y)",
     "#else",
     "#define divide(a, b) ((a) / (b))",
     "DI W sigmoid(W x) { return 1 / (1 + exp(-x)); }",
     "#endif",
     "",
-    "#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments takes long to compile, eight times over */",
+    "#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments and the like takes long to compile, eight times over */",
     "static __device__ __noinline__ float called_sin(float x) { return sinf(x); }",
     "static __device__ __noinline__ float called_cos(float x) { return cosf(x); }",
     "static __device__ __noinline__ float called_tan(float x) { return tanf(x); }",
     "#define sin(x) called_sin(x)",
     "#define cos(x) called_cos(x)",
     "#define tan(x) called_tan(x)",
+    "static __device__ __noinline__ float called_atan2(float y, float x) { return atan2f(y, x); }",
+    "static __device__ __noinline__ float called_fmod(float x, float y) { return fmodf(x, y); }",
+    "#define atan2(y, x) called_atan2(y, x)",
+    "#define fmod(x, y) called_fmod(x, y)",
+    "#ifndef IGNIS_HALF",
+    "static __device__ __noinline__ float called_pow(float x, float y) { return powf(x, y); }",
+    "#define pow(x, y) called_pow(x, y)",
+    "#endif",
     "#endif",
     "",
     "/*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.",
@@ -12647,7 +12662,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0xd8a6b4342959ac99ULL, ignis__lines_attention_decode_cu, 214},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, ignis__lines_attention_decode_mma_cu, 142},
     {"attention_hopper.cu", 0x0984d65895cff9dfULL, ignis__lines_attention_hopper_cu, 604},
-    {"attention_hopper_backward.cu", 0x2734790cf927e1a8ULL, ignis__lines_attention_hopper_backward_cu, 824},
+    {"attention_hopper_backward.cu", 0x8c377f42fb7a3007ULL, ignis__lines_attention_hopper_backward_cu, 824},
     {"attention_mma.cu", 0x84eee73f45b65645ULL, ignis__lines_attention_mma_cu, 556},
     {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, ignis__lines_channel_norm_cu, 418},
@@ -12663,7 +12678,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_mma.cu", 0xf5753378ba25309dULL, ignis__lines_gemm_mma_cu, 230},
     {"hopper.cuh", 0xe7c1fd9d7534b39fULL, ignis__lines_hopper_cuh, 392},
     {"image.cuh", 0x3b46168eea6087d9ULL, ignis__lines_image_cuh, 57},
-    {"map.cuh", 0x72f071469346b5ebULL, ignis__lines_map_cuh, 266},
+    {"map.cuh", 0x803c9519219ed514ULL, ignis__lines_map_cuh, 281},
     {"mma.cuh", 0x2f02badec1cd1493ULL, ignis__lines_mma_cuh, 95},
     {"norm.cu", 0x2e6969bca5d16e04ULL, ignis__lines_norm_cu, 188},
     {"norm.cuh", 0xb01d01bc3676d797ULL, ignis__lines_norm_cuh, 173},

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+/*  fuzz_bundle.c - damaged bundles and images: the reader must say no or yes, and what it says yes to must hold
+
+    fuzz_bundle [iterations [seed]]    bundles made by mutation from a good one, most with checksums made right again; the same seed makes the
+                                       same ones
+    Build it with -fsanitize=address,undefined: each bundle is in a block of memory of exactly its size. It needs no device. */
+#define main embed_main
+#include "../tools/ignis_embed.c"
+#undef main
+
+static void require(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "fuzz_bundle: %s\n", what);
+    abort();
+}
+
+static uint64_t state;
+static uint32_t random_below(uint32_t limit)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((state >> 33) % limit);
+}
+
+/*  A cubin of two sections, as far as anybody looks. */
+static size_t image_make(unsigned char *image)
+{
+    size_t size = 700, i;
+    for (i = 0; i < size; i++)
+        image[i] = (unsigned char)(i % 16 * (i / 200));
+    memset(image, 0, 64);
+    memcpy(image, "\177ELF\002\001\001", 7);
+    image[40] = 64; /* sections, 3 of 64 bytes */
+    image[58] = 64;
+    image[60] = 3;
+    memset(image + 64, 0, 192);
+    image[64 + 64 + 4] = 1;
+    image[64 + 64 + 24] = 0xFF; /* 255 to 300 */
+    image[64 + 64 + 32] = 45;
+    image[64 + 128 + 4] = 8; /* no bytes, wherever it is */
+    image[64 + 128 + 25] = 0xFF;
+    return size;
+}
+
+static unsigned char *bundle_seed(size_t *size)
+{
+    static request asked[3];
+    static unsigned char image[701];
+    static job jobs[3];
+    for (int i = 0; i < 3; i++) {
+        job *j = &jobs[i];
+        snprintf(asked[i].name, sizeof asked[i].name, "program%d.cu", i);
+        asked[i].key[0] = (uint64_t)i;
+        asked[i].last = IGNIS__EVERY_ARCH;
+        asked[i].program.source = asked[i].program.name = "";
+        j->request = &asked[i];
+        j->target.arch = 80 + i;
+        j->target.kind = (char)(i == 2 ? 'p' : 0);
+        j->image.size = i == 2 ? 24 : image_make(image);
+        j->image.data = i == 2 ? (void *)".version 8.0\n.target s\n" : image;
+        j->image.lowered = (char *)"entry";
+        j->stored = i == 0 ? pack((const unsigned char *)j->image.data, j->image.size, &j->stored_size)
+                           : (unsigned char *)text_copy((const char *)j->image.data, j->image.size);
+        j->stored_size = i == 0 ? j->stored_size : j->image.size;
+    }
+    require(jobs[0].stored_size < jobs[0].image.size, "the seed is not packed");
+    return bundle_make(jobs, 3, size);
+}
+
+/*  Makes the checksums right, where what they are of is there. */
+static void sign(unsigned char *bytes, size_t size)
+{
+    ignis__bundle_header header;
+    size_t behind = offsetof(ignis__bundle_header, size);
+    if (size < sizeof header)
+        return;
+    memcpy(&header, bytes, sizeof header);
+    for (uint32_t i = 0; i < header.count && i < 3; i++) {
+        ignis__bundle_entry entry;
+        unsigned char *at = bytes + sizeof header + i * sizeof entry;
+        if (sizeof header + (i + 1) * sizeof entry > size)
+            break;
+        memcpy(&entry, at, sizeof entry);
+        if (entry.offset <= size && entry.stored <= size - entry.offset)
+            entry.checksum = ignis__hash(IGNIS__HASH_START, bytes + entry.offset, (size_t)entry.stored);
+        memcpy(at, &entry, sizeof entry);
+    }
+    if (header.images >= behind && header.images <= size)
+        header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.images - behind);
+    memcpy(bytes, &header, sizeof header);
+}
+
+/*  How many images it gives; -1: it is refused. */
+static int try_bundle(const unsigned char *bytes, size_t size)
+{
+    ignis__bundle bundle = IGNIS__ZERO;
+    ignis_bundle_info info;
+    char why[300], names[200];
+    ignis__text text;
+    int images = 0;
+    ignis__text_begin(&text, why, sizeof why);
+    if (!ignis__bundle_open(&bundle, bytes, size, &text)) {
+        require(strlen(why) > 10, "a refusal has no reason");
+        return -1;
+    }
+    for (uint32_t i = 0; i < bundle.header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(&bundle, i), found;
+        void *image = NULL;
+        if (entry.size > 1 << 20) /* what lies about its size is unpacked to as much: slow, and nothing new */
+            continue;
+        ignis__text_begin(&text, why, sizeof why);
+        if (ignis__bundle_unpack(&bundle, &entry, &image, &text) == IGNIS_DIAG_NONE) {
+            require(ignis__image_fault(image, (size_t)entry.size) == NULL, "an image is none");
+            images++;
+        } else {
+            require(strlen(why) > 10 && image == NULL, "a damaged image has no reason");
+        }
+        ignis__free(image);
+        (void)ignis__bundle_find(&bundle, entry.key, (int)random_below(130), INT32_MAX, &found);
+    }
+    memset(&info, 0, sizeof info);
+    ignis__text_begin(&text, names, sizeof names);
+    ignis__bundle_archs(&bundle, NULL, &text);
+    ignis__text_begin(&text, names, sizeof names);
+    ignis__bundle_count(&bundle, (int)random_below(130), &info, &text);
+    require(info.programs <= (int)bundle.header.count, "there are more programs than entries");
+    return images;
+}
+
+int main(int argc, char **argv)
+{
+    long iterations = argc > 1 ? atol(argv[1]) : 100000, refused = 0, whole = 0;
+    size_t seed_size, size;
+    unsigned char *seed, *bytes;
+    costs_make();
+    state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    seed = bundle_seed(&seed_size);
+    require(try_bundle(seed, seed_size) == 3, "the seed is not what it should be");
+    for (long i = 0; i < iterations; i++) {
+        int result;
+        size = random_below(8) ? seed_size : random_below((uint32_t)seed_size + 1);
+        bytes = (unsigned char *)malloc(size ? size : 1);
+        memcpy(bytes, seed, size);
+        for (uint32_t n = 1 + random_below(4); n > 0 && size > 0; n--) {
+            uint32_t at = random_below(random_below(2) && size > 300 ? 300 : (uint32_t)size);
+            bytes[at] = (unsigned char)(random_below(3) ? bytes[at] ^ 1 << random_below(8) : random_below(2) ? 0xFF : random_below(256));
+        }
+        if (random_below(8) && size >= 24) /* nearly always a size that is right */
+            memcpy(bytes + offsetof(ignis__bundle_header, size), &(uint64_t){size}, 8);
+        if (random_below(8))
+            sign(bytes, size);
+        result = try_bundle(bytes, size);
+        refused += result < 0;
+        whole += result == 3;
+        free(bytes);
+    }
+    free(seed);
+    printf("fuzz_bundle: %ld bundles, %ld refused, %ld with all images\n", iterations, refused, whole);
+    require(refused > iterations / 20 && whole > iterations / 20, "what is tried is not varied");
+    return 0;
+}

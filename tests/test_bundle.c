@@ -1,0 +1,723 @@
+// SPDX-License-Identifier: MIT
+/*  test_bundle.c - programs compiled beforehand: records, bundles, images of the caller, caches without NVRTC
+
+    What makes a bundle is tools/ignis_embed.c itself, which is included here. */
+#include "fault.h"
+#include "tensor.h"
+
+#define main embed_main
+#include "../tools/ignis_embed.c"
+#undef main
+
+static char root[] = "/tmp/ignis_test_bundle_XXXXXX";
+static char record[200], bundle_file[200]; /* of the test that is running */
+static char nowhere[] = "/nowhere/library.so";
+
+static const char plus_source[] = "// a \"quoted\" back\\slash\n"
+                                  "#include \"ignis.cuh\"\n"
+                                  "#ifndef STEP\n#include \"step.h\"\n#endif\n"
+                                  "template <typename T> __global__ void plus(T *x, int n)\r\n"
+                                  "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] += T(STEP); }\n";
+
+static ignis_kernel_desc plus_desc(const char *const *option)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = plus_source;
+    desc.name = "plus.cu";
+    desc.entry = "plus<float>";
+    desc.options = option;
+    desc.option_count = option != NULL;
+    return desc;
+}
+
+/*  Compiles and runs the kernel on 0, 1, 2, ...; whether it added the step. */
+static bool plus_adds(const ignis_kernel_desc *desc, float step)
+{
+    ignis_kernel kernel = ignis_kernel_compile(desc);
+    ignis_launch launch = test_launch(1, 32);
+    ignis_array a = test_array(1, 8);
+    ignis_arg args[2];
+    float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    args[0] = ignis_arg_array(a);
+    args[1] = ignis_arg_i32(8);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 2));
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 8));
+    for (i = 0; i < 8 && data[i] == (float)i + step; i++)
+        ;
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_kernel_free(kernel));
+    return i == 8;
+}
+
+static const char *const step_five[] = {"-DSTEP=5"};
+
+/*  The architecture of device 0, as ignis_embed takes it. */
+static const char *own_arch(void)
+{
+    static char arch[16];
+    ignis_device_info info;
+    CHECK_OK(ignis_device_query(0, &info));
+    snprintf(arch, sizeof arch, "%d%d%s", info.compute_major, info.compute_minor, info.compute_major >= 9 ? "a" : "");
+    return arch;
+}
+
+/*  Sets up to record, or to run from the bundle with nothing else. */
+static ignis_desc recording(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.record = record;
+    return desc;
+}
+static ignis_desc alone(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.bundle_path = bundle_file;
+    desc.compile = IGNIS_COMPILE_NEVER;
+    desc.cache_dir = "off";
+#ifndef IGNIS_LINK_CUDA
+    desc.nvrtc_library = desc.cublas_library = nowhere;
+#endif
+    return desc;
+}
+
+static void names_of(const char *test)
+{
+    snprintf(record, sizeof record, "%s/%s.record", root, test);
+    snprintf(bundle_file, sizeof bundle_file, "%s/%s.ignis", root, test);
+}
+
+/*  Makes the bundle of the record for a list of architectures; Ignis is not set up. */
+static void embed(const char *list, const char *archs, bool packed)
+{
+    char program[] = "ignis_embed", o[] = "-o", plain[] = "--plain";
+    char *argv[9];
+    int argc = 0;
+    argv[argc++] = program;
+    argv[argc++] = record;
+    argv[argc++] = (char *)(uintptr_t)list;
+    argv[argc++] = (char *)(uintptr_t)archs;
+    argv[argc++] = o;
+    argv[argc++] = bundle_file;
+    if (!packed)
+        argv[argc++] = plain;
+    argv[argc] = NULL;
+    CHECK_OK(ignis_setup(NULL)); /* the setup before may have had no NVRTC */
+    CHECK_OK(ignis_shutdown());
+    request_count = 0;
+    CHECK_INT(embed_main(argc, argv), 0);
+}
+
+static char *text_of(const char *path, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = (char *)calloc(1, 1 << 23);
+    if (!file || !text)
+        abort();
+    *size = fread(text, 1, (1 << 23) - 1, file);
+    fclose(file);
+    return text;
+}
+
+static int lines_with(const char *path, const char *part)
+{
+    size_t size;
+    char *text = text_of(path, &size), *at = text;
+    int count = 0;
+    for (; (at = strstr(at, part)) != NULL; at += strlen(part))
+        count++;
+    free(text);
+    return count;
+}
+
+/* --- the whole way ---------------------------------------------------------------------------------------------- */
+
+/*  Products, attention, a formula and a kernel of the program's own; the sum of it all. */
+static double everything(ignis_dtype dtype, int64_t rows, int64_t columns, bool trains)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor a = tensor_noise(IGNIS_SHAPE(rows, 64), dtype, 1, trains), b = tensor_noise(IGNIS_SHAPE(64, columns), dtype, 2, trains);
+    ignis_tensor c = ignis_matmul(a, b), loss;
+    ignis_sdpa_desc sdpa;
+    double sum;
+    memset(&sdpa, 0, sizeof sdpa);
+    sdpa.num_heads = (int)(columns / 64);
+    sdpa.mask = IGNIS_MASK_CAUSAL;
+    c = ignis_sdpa(c, c, c, &sdpa);
+    loss = trains ? ignis_map_sum("c*c + 0.25*c", IGNIS_INPUTS(c)) : ignis_sum(c);
+    if (trains)
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    sum = value_at(loss, 0) + (trains ? grad_at(a, 1) + grad_at(b, 2) : 0);
+    CHECK_OK(ignis_scope_end(scope));
+    return sum;
+}
+
+TEST(a_program_runs_from_its_bundle)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus = plus_desc(step_five);
+    ignis_bundle_info info;
+    double there, here;
+    const char *arch;
+    char *bytes;
+    size_t size;
+    names_of("whole");
+    SETUP(&desc);
+    arch = own_arch();
+    there = everything(IGNIS_F32, 33, 128, true);
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_shutdown());
+    embed("--archs", arch, false);
+
+    desc = alone();
+    SETUP(&desc);
+    fault_reset_counts();
+    CHECK_OK(ignis_bundle_check(&info));
+    CHECK_INT(info.version, IGNIS_VERSION);
+    CHECK(info.programs >= 6);
+    CHECK_INT(info.usable, info.programs);
+    CHECK_INT(info.images, info.programs);
+    CHECK_INT(info.missing, 0);
+    CHECK_TEXT(info.architectures, arch);
+    here = everything(IGNIS_F32, 33, 128, true);
+    CHECK(here == there);
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_warmup(&plus, 1));
+    CHECK_INT(fault_count("nvrtcCreateProgram"), 0);
+    CHECK_INT(fault_count("nvrtcVersion"), 0);
+    CHECK_OK(ignis_shutdown());
+
+    bytes = text_of(bundle_file, &size); /* from memory, wherever it begins */
+    CHECK_INT(info.bytes, size);
+    memmove(bytes + 1, bytes, size);
+    desc.bundle_path = NULL;
+    desc.bundle = bytes + 1;
+    desc.bundle_size = size;
+    SETUP(&desc);
+    CHECK(plus_adds(&plus, 5));
+    here = everything(IGNIS_F32, 33, 128, true);
+    CHECK(here == there);
+    CHECK_OK(ignis_shutdown());
+    free(bytes);
+}
+
+/*  A record has what other sizes and devices ask for: of a device of compute capability 9.0 the tiles of its products, too. */
+TEST(other_sizes_need_no_other_record)
+{
+    ignis_desc desc = recording();
+    const char *arch;
+    if (getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("its kernels take minutes to compile, and other tests run them");
+    names_of("sizes");
+    SETUP(&desc);
+    arch = own_arch();
+    everything(IGNIS_BF16, 64, 128, false);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"), 1);
+    CHECK_INT(
+        lines_with(record,
+                   "own 90-90 gemm_hopper.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 -DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
+                   "-DIGNIS_DIRECT=0"),
+        1);
+    CHECK_INT(lines_with(record, "own 0-79 attention.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
+    CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
+    CHECK_INT(lines_with(record, "own 90-90 attention_hopper.cu"), 2);
+    CHECK_INT(lines_with(record, "_backward.cu"), 0); /* there was no backward */
+    embed("--archs", arch, false);
+    desc = alone();
+    SETUP(&desc);
+    everything(IGNIS_BF16, 1, 128, false);
+    everything(IGNIS_BF16, 300, 256, false);
+    CHECK_OK(ignis_status_last());
+}
+
+TEST(ptx_serves_what_is_newer)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus = plus_desc(step_five);
+    names_of("ptx");
+    SETUP(&desc);
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_shutdown());
+    embed("--ptx", "75,75", false);
+    desc = alone();
+    SETUP(&desc);
+    CHECK_OK(ignis_bundle_check(NULL));
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_shutdown());
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+TEST(each_program_is_recorded_once)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus = plus_desc(step_five);
+    ignis_kernel_header header = {"step.h", "#define STEP 2\n"};
+    char *line, copy_of[400];
+    int i;
+    names_of("once");
+    for (i = 0; i < 2; i++) {
+        SETUP(&desc);
+        CHECK(plus_adds(&plus, 5));
+        CHECK(plus_adds(&plus, 5));
+        plus.options = NULL, plus.option_count = 0;
+        plus.headers = &header, plus.header_count = 1;
+        CHECK(plus_adds(&plus, 2));
+        plus = plus_desc(step_five);
+        CHECK_OK(ignis_shutdown());
+    }
+    CHECK_INT(lines_with(record, "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"quoted\\\" back\\\\slash\\n"), 4); /* two a process */
+    CHECK_INT(lines_with(record, "\" 1 \"-DSTEP=5\"\n"), 2);
+    CHECK_INT(lines_with(record, "\" 0 \"step.h\" \"#define STEP 2\\n\"\n"), 2);
+    snprintf(copy_of, sizeof copy_of, "ignis %d\n", IGNIS_VERSION);
+    CHECK_INT(lines_with(record, copy_of), 2);
+    request_count = 0;
+    record_read(record);
+    CHECK_INT(request_count, 2);
+    for (i = 0; i < request_count && strncmp(requests[i].name, "plus.cu", 7) != 0; i++)
+        ;
+    REQUIRE(i < request_count);
+    CHECK_TEXT(requests[i].program.source, plus_source);
+    CHECK_TEXT(requests[i].name, "plus.cu plus<float> -DSTEP=5");
+    snprintf(copy_of, sizeof copy_of, " \"a\\\\n\\n\\r\\\"\" b  \"\"");
+    line = copy_of;
+    CHECK_TEXT(word_next(&line, "", 1), "a\\n\n\r\"");
+    CHECK_TEXT(word_next(&line, "", 1), "b");
+    CHECK_TEXT(word_next(&line, "", 1), "");
+    CHECK(word_next(&line, "", 1) == NULL);
+}
+
+TEST(a_record_that_cannot_be_written)
+{
+    ignis_desc desc = recording();
+    desc.record = "/nowhere/at/all.record";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+    CHECK_MESSAGE_HAS("/nowhere/at/all.record");
+    desc.record = NULL;
+    desc.bundle_path = "/nowhere/at/all.ignis";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+    CHECK_MESSAGE_HAS("/nowhere/at/all.ignis");
+    desc.bundle = nowhere;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.bundle = NULL;
+    desc.bundle_path = NULL;
+    desc.compile = IGNIS_COMPILE_COUNT;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc.compile is 2");
+}
+
+/* --- what is missing ------------------------------------------------------------------------------------------------ */
+
+TEST(a_missing_program_is_named)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus = plus_desc(step_five), other;
+    static const char *const step_six[] = {"-DSTEP=6"};
+    ignis_bundle_info info;
+    char foreign[16], part[80];
+    const char *arch;
+    names_of("missing");
+    SETUP(&desc);
+    arch = own_arch();
+    snprintf(foreign, sizeof foreign, "%s", strncmp(arch, "75", 2) == 0 ? "80" : "75");
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_shutdown());
+    embed("--archs", arch, false);
+    desc = alone();
+    SETUP(&desc);
+    other = plus_desc(step_six);
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK_MESSAGE_HAS("plus.cu plus<float> -DSTEP=6 is not in ");
+    CHECK_MESSAGE_HAS(bundle_file);
+    snprintf(part, sizeof part, "compute capability %c.%c", arch[0], arch[1]);
+    CHECK_MESSAGE_HAS(part);
+    CHECK_MESSAGE_HAS("IGNIS_COMPILE_NEVER");
+    CHECK_FAILS(ignis_tensor_randn(IGNIS_SHAPE(3), NULL), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK_MESSAGE_HAS("add this line to the record: own 0-999 random.cu -DIGNIS_T=3");
+    CHECK_STATUS(ignis_warmup(&other, 1), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK(plus_adds(&plus, 5)); /* all else works */
+    CHECK_OK(ignis_shutdown());
+
+    embed("--archs", foreign, false);
+    SETUP(&desc);
+    CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    snprintf(part, sizeof part, "for %s, but not for compute capability %c.%c", foreign, arch[0], arch[1]);
+    CHECK_MESSAGE_HAS(part);
+    CHECK_STATUS(ignis_bundle_check(&info), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK_MESSAGE_HAS("0 of 1 programs");
+    CHECK_MESSAGE_HAS("plus.cu plus<float> -DSTEP=5");
+    CHECK_INT(info.missing, 1);
+    CHECK_INT(info.usable, 0);
+    CHECK_TEXT(info.architectures, foreign);
+    CHECK_OK(ignis_shutdown());
+
+    desc.bundle_path = NULL;
+    SETUP(&desc);
+    CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK_MESSAGE_HAS("there is no bundle");
+    CHECK_STATUS(ignis_bundle_check(&info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_shutdown());
+
+    desc.bundle_path = bundle_file; /* where it may be compiled it is, but for the lack of a compiler */
+    desc.compile = IGNIS_COMPILE_AUTO;
+#ifndef IGNIS_LINK_CUDA
+    SETUP(&desc);
+    CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
+    CHECK_MESSAGE_HAS("there is no NVRTC");
+    CHECK_OK(ignis_shutdown());
+#endif
+    desc.nvrtc_library = NULL;
+    SETUP(&desc);
+    CHECK(plus_adds(&plus, 5));
+}
+
+/*  A bundle does not stand in the way of who changes a header; where the header is not there any more, it counts. */
+TEST(a_changed_header_is_compiled)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus;
+    char folder[250], path[300];
+    const char *options[1], *arch;
+    names_of("header");
+    snprintf(path, sizeof path, "%s/step.h", root);
+    snprintf(folder, sizeof folder, "-I%s", root);
+    options[0] = folder;
+    plus = plus_desc(options);
+    test_write_file(path, "#define STEP 1\n", 15);
+    SETUP(&desc);
+    arch = own_arch();
+    CHECK(plus_adds(&plus, 1));
+    CHECK_OK(ignis_shutdown());
+    embed("--archs", arch, false);
+    desc = alone();
+    desc.compile = IGNIS_COMPILE_AUTO;
+    desc.nvrtc_library = NULL;
+    SETUP(&desc);
+    fault_reset_counts();
+    CHECK(plus_adds(&plus, 1));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 0);
+    test_write_file(path, "#define STEP 7\n", 15);
+    CHECK(plus_adds(&plus, 7));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 1);
+    CHECK_INT(remove(path), 0);
+    CHECK(plus_adds(&plus, 1));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 1);
+    CHECK_OK(ignis_shutdown());
+    test_write_file(path, "#define STEP 7\n", 15);
+    desc = alone();
+    SETUP(&desc);
+    CHECK(plus_adds(&plus, 1));
+}
+
+/* --- damaged bundles -------------------------------------------------------------------------------------------------- */
+
+/*  Bytes of a small bundle. */
+static char *small_bundle(size_t *size)
+{
+    ignis_desc desc = recording();
+    ignis_kernel_desc plus = plus_desc(step_five);
+    const char *arch;
+    names_of("small");
+    remove(record);
+    if (!test__setup(__FILE__, __LINE__, &desc))
+        abort();
+    arch = own_arch();
+    CHECK(plus_adds(&plus, 5));
+    CHECK_OK(ignis_shutdown());
+    embed("--archs", arch, true);
+    return text_of(bundle_file, size);
+}
+
+/*  Makes the checksums right again: of an image, and of the entries. */
+static void sign(char *bytes, size_t image)
+{
+    ignis__bundle_header header;
+    ignis__bundle_entry entry;
+    size_t at = sizeof header + image * sizeof entry, behind = offsetof(ignis__bundle_header, size);
+    memcpy(&header, bytes, sizeof header);
+    memcpy(&entry, bytes + at, sizeof entry);
+    if (entry.offset <= header.size && entry.stored <= header.size - entry.offset)
+        entry.checksum = ignis__hash(IGNIS__HASH_START, bytes + entry.offset, (size_t)entry.stored);
+    memcpy(bytes + at, &entry, sizeof entry);
+    header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.images - behind);
+    memcpy(bytes, &header, sizeof header);
+}
+
+static void refused(const char *bytes, size_t size, const char *part)
+{
+    ignis_desc desc = alone();
+    desc.bundle_path = NULL;
+    desc.bundle = bytes;
+    desc.bundle_size = size;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+    CHECK_MESSAGE_HAS("ignis_desc.bundle is damaged");
+    CHECK_MESSAGE_HAS(part);
+    CHECK_OK(ignis_shutdown());
+}
+
+/*  Set up with a bundle whose check fails with this; and its kernel is not run. */
+static void found(const char *bytes, size_t size, ignis_status status, ignis_diagnostic diagnostic, const char *part)
+{
+    ignis_desc desc = alone();
+    ignis_kernel_desc plus = plus_desc(step_five);
+    desc.bundle_path = NULL;
+    desc.bundle = bytes;
+    desc.bundle_size = size;
+    SETUP(&desc);
+    CHECK_STATUS(ignis_bundle_check(NULL), status, diagnostic);
+    CHECK_MESSAGE_HAS(part);
+    if (diagnostic == IGNIS_DIAG_BUNDLE_FORMAT) {
+        CHECK_FAILS(ignis_kernel_compile(&plus), status, diagnostic);
+        CHECK_MESSAGE_HAS("plus.cu plus<float> -DSTEP=5");
+    }
+    CHECK_OK(ignis_shutdown());
+}
+
+TEST(a_damaged_bundle_is_refused)
+{
+    size_t size, images, last, i;
+    char *bytes = small_bundle(&size), *copy_of = (char *)malloc(size + 1);
+    ignis__bundle_header header;
+    ignis__bundle_entry entry;
+    ignis_desc desc = alone();
+    char part[64];
+    REQUIRE(bytes && copy_of && size > sizeof header);
+    memcpy(&header, bytes, sizeof header);
+    images = (size_t)header.images;
+    desc.bundle_path = NULL;
+    for (last = 0; last + 1 < header.count; last++) { /* the entry of the kernel */
+        memcpy(&entry, bytes + sizeof header + last * sizeof entry, sizeof entry);
+        if (strncmp(bytes + entry.text, "plus.cu", 7) == 0)
+            break;
+    }
+    memcpy(&entry, bytes + sizeof header + last * sizeof entry, sizeof entry);
+    REQUIRE(strncmp(bytes + entry.text, "plus.cu", 7) == 0);
+
+    for (i = 0; i < size; i += i < 400 ? 1 : size / 50) { /* cut off */
+        memcpy(copy_of, bytes, i);
+        refused(copy_of, i, i < sizeof header ? "48 are the least" : "and says that it has");
+    }
+    memcpy(copy_of, bytes, size);
+    copy_of[size] = 0;
+    refused(copy_of, size + 1, "and says that it has");
+    for (i = 0; i < images; i += 7) { /* one bit is wrong */
+        memcpy(copy_of, bytes, size);
+        copy_of[i] = (char)(copy_of[i] ^ 1 << i % 8);
+        refused(copy_of, size, i < 8 ? "IGNISBN1" : "");
+    }
+    for (i = (size_t)entry.offset; i < (size_t)(entry.offset + entry.stored); i += (size_t)entry.stored / 9 + 1) {
+        memcpy(copy_of, bytes, size);
+        copy_of[i] = (char)(copy_of[i] ^ 16);
+        found(copy_of, size, IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT, "which should be");
+        sign(copy_of, last); /* the checksum, too: it may unpack to anything, and harms nobody */
+        desc.bundle = copy_of;
+        desc.bundle_size = size;
+        SETUP(&desc);
+        (void)ignis_bundle_check(NULL);
+        ignis_status_clear();
+        CHECK_OK(ignis_shutdown());
+    }
+#define LIES(field, value, part)                                                 \
+    do {                                                                         \
+        ignis__bundle_entry lie = entry;                                         \
+        lie.field = value;                                                       \
+        memcpy(copy_of, bytes, size);                                            \
+        memcpy(copy_of + sizeof header + last * sizeof entry, &lie, sizeof lie); \
+        sign(copy_of, last);                                                     \
+        refused(copy_of, size, part);                                            \
+    } while (0)
+    snprintf(part, sizeof part, "entry %d of %d", (int)last, (int)header.count);
+    LIES(offset, UINT64_MAX, part);
+    LIES(offset, 8, part);
+    LIES(offset, size + 1, part);
+    LIES(stored, UINT64_MAX - 5, part);
+    LIES(stored, size - entry.offset + 1, part);
+    LIES(size, entry.stored - 1, part);
+    LIES(size, UINT64_MAX, part);
+    LIES(text, 0, part);
+    LIES(text, (uint32_t)images, part);
+    LIES(text, (uint32_t)images - 1, part);
+    LIES(kind, 'x', part);
+#undef LIES
+    entry.size = entry.stored + 1; /* less than is packed: what comes is the beginning of an image */
+    memcpy(copy_of, bytes, size);
+    memcpy(copy_of + sizeof header + last * sizeof entry, &entry, sizeof entry);
+    sign(copy_of, last);
+    found(copy_of, size, IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT, "damaged");
+    free(bytes);
+    free(copy_of);
+}
+
+TEST(a_bundle_of_another_version_is_told)
+{
+    size_t size;
+    char *bytes = small_bundle(&size);
+    ignis__bundle_header header, lie;
+    ignis_desc desc = alone();
+    memcpy(&header, bytes, sizeof header);
+    lie = header;
+    lie.version = 103;
+    memcpy(bytes, &lie, sizeof lie);
+    sign(bytes, 0);
+    found(bytes, size, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_BUNDLE_MISMATCH, "ignis_embed of version 0.1.3");
+    lie = header;
+    lie.sources ^= 1;
+    memcpy(bytes, &lie, sizeof lie);
+    sign(bytes, 0);
+    found(bytes, size, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_BUNDLE_MISMATCH, "another ignis_kernels.h");
+    free(bytes);
+    desc.bundle_path = record; /* no bundle at all */
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+}
+
+/*  Whatever allocation fails: a failure is reported, and the next try is right. */
+TEST(without_memory_a_bundle_waits)
+{
+    size_t size;
+    host_counter counter;
+    ignis_desc desc;
+    ignis_kernel_desc plus = plus_desc(step_five);
+    ignis_kernel kernel;
+    bool reached = true;
+    int at, failures = 0;
+    free(small_bundle(&size));
+    desc = test_counting_desc(&counter);
+    desc.bundle_path = bundle_file;
+    desc.compile = IGNIS_COMPILE_NEVER;
+    desc.cache_dir = "off";
+    for (at = 1; at < 200 && reached; at++) {
+        host_counter_init(&counter);
+        fault_plan(NULL, at, 2, &counter, false);
+        if (ignis_setup(&desc) == IGNIS_OK) {
+            (void)ignis_bundle_check(NULL);
+            kernel = ignis_kernel_compile(&plus);
+            reached = fault_over(&counter);
+            failures += ignis_status_last() != IGNIS_OK;
+            if (ignis_status_last() != IGNIS_OK)
+                CHECK_INT(ignis_status_last(), IGNIS_ERROR_MEMORY);
+            ignis_status_clear();
+            if (kernel.id)
+                CHECK_OK(ignis_kernel_free(kernel));
+            CHECK(plus_adds(&plus, 5));
+            CHECK_OK(ignis_shutdown());
+        } else {
+            reached = fault_over(&counter);
+            failures++;
+            CHECK(reached);
+            ignis_status_clear();
+        }
+        CHECK_INT(counter.blocks, 0);
+    }
+    CHECK(failures > 5);
+}
+
+/* --- images of the caller ---------------------------------------------------------------------------------------------- */
+
+TEST(a_kernel_from_an_image)
+{
+    static const char source[] = "extern \"C\" __global__ void plus(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 3; }\n";
+    static const char *const none[1] = {NULL};
+    ignis_kernel_desc desc, other;
+    ignis_kernel_info info;
+    ignis__program program;
+    ignis__image image;
+    ignis_kernel kernel;
+    char arch[32], *bytes;
+    size_t i;
+    SETUP(NULL);
+    memset(&program, 0, sizeof program);
+    memset(&image, 0, sizeof image);
+    memset(&desc, 0, sizeof desc);
+    program.source = source;
+    program.name = "plus.cu";
+    program.options = none;
+    snprintf(arch, sizeof arch, "-arch=sm_%s", own_arch());
+    REQUIRE(ignis__library_load("test", IGNIS_LIBRARY_NVRTC));
+    REQUIRE(ignis__image_compile("test", &program, arch, false, &image));
+    desc.image = image.data;
+    desc.image_size = image.size;
+    desc.entry = "plus";
+    CHECK(plus_adds(&desc, 3));
+    kernel = ignis_kernel_compile(&desc);
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK(info.from_cache);
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_warmup(&desc, 1));
+
+    other = desc;
+    other.source = source;
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    other = desc;
+    other.entry = NULL;
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    other = desc;
+    other.entry = "minus";
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    other = desc;
+    for (i = 0; i < image.size; i += i < 70 ? 23 : image.size / 3 + 1) { /* cut off: the driver never sees it */
+        other.image_size = i;
+        CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_FORMAT, IGNIS_DIAG_KERNEL_IMAGE);
+    }
+    CHECK_MESSAGE_HAS("image of kernel plus");
+    bytes = (char *)malloc(image.size);
+    REQUIRE(bytes);
+    other.image = bytes;
+    other.image_size = image.size;
+    memcpy(bytes, image.data, image.size);
+    memset(bytes + 40, 0xFF, 8); /* its sections are elsewhere */
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_FORMAT, IGNIS_DIAG_KERNEL_IMAGE);
+    CHECK_MESSAGE_HAS("tables are not inside");
+    memset(bytes, 'x', image.size);
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_FORMAT, IGNIS_DIAG_KERNEL_IMAGE);
+    CHECK_MESSAGE_HAS("neither a cubin, nor a fatbin, nor PTX");
+    memcpy(bytes, "\x50\xed\x55\xba\x01\x00\x10\x00\xff\xff\xff\xff\x00\x00\x00\x00", 16);
+    CHECK_FAILS(ignis_kernel_compile(&other), IGNIS_ERROR_FORMAT, IGNIS_DIAG_KERNEL_IMAGE);
+    CHECK_MESSAGE_HAS("a fatbin that says it is longer");
+    free(bytes);
+    bytes = NULL;
+    other.image = ".version 9.9\n.target sm_75\nnonsense";
+    other.image_size = strlen((const char *)other.image);
+    CHECK(ignis_kernel_compile(&other).id == 0); /* the driver's to say */
+    CHECK(ignis_status_last() == IGNIS_ERROR_UNSUPPORTED || ignis_status_last() == IGNIS_ERROR_CUDA);
+    ignis_status_clear();
+    ignis__free(image.memory);
+}
+
+/* --- packing ------------------------------------------------------------------------------------------------------------- */
+
+TEST(what_is_packed_is_unpacked)
+{
+    static const size_t sizes[] = {1, 2, 3, 15, 16, 17, 100, 299, 300, 301, 1000, 4099, 70001};
+    unsigned char *bytes = (unsigned char *)malloc(70001), *packed;
+    size_t size, i;
+    int s, kind;
+    REQUIRE(bytes);
+    costs_make();
+    for (s = 0; s < COUNT_OF(sizes); s++) {
+        for (kind = 0; kind < 4; kind++) { /* zeros, noise, repetition at 16, words; pack itself compares */
+            for (i = 0; i < sizes[s]; i++)
+                bytes[i] = (unsigned char)(kind == 0   ? 0
+                                           : kind == 1 ? (int)(noise(1, (int64_t)i) * 128)
+                                           : kind == 2 ? (int)(i % 16 + (i / 400) * (i % 3))
+                                                       : "the same words again and again "[i % 31 * (i / 1000 + 1) % 31]);
+            packed = pack(bytes, sizes[s], &size);
+            CHECK(size <= sizes[s]);
+            if (kind != 1 && sizes[s] > 200)
+                CHECK(size < sizes[s] / 3);
+            free(packed);
+        }
+    }
+    free(bytes);
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+    if (!mkdtemp(root))
+        return 1;
+    code = test_run(argc, argv);
+    test_remove_folder(root);
+    return code;
+}
