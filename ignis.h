@@ -294,9 +294,9 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time is a mistake: values are for
-        that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but
-        compute.
+        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time
+        is a mistake: values are for that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60
+        deep; it can do nothing but compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -10836,6 +10836,11 @@ IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *progra
 
 static bool ignis__compile_never; /* ignis_desc.compile */
 
+IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_there(const char *call)
+{
+    return ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
+}
+
 /*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
 IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 {
@@ -10843,8 +10848,7 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     char path[1024], *text;
     uint64_t release;
     size_t size = 0;
-    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) ||
-                                  ignis__library_there(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone")))
+    if (!ignis__compile_never && (ignis__atomic_load(&nvrtc->loaded) || ignis__nvrtc_there(call)))
         return nvrtc->release;
     ignis__mutex_lock(&ignis__kernels_state.lock);
     if (!ignis__kernels_state.last_read && ignis__kernels_state.cache_dir[0]) {
@@ -11910,7 +11914,7 @@ static void ignis__bundle_close(void)
 
 IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc *desc)
 {
-    const char *env = getenv("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
+    const char *env = ignis__env("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
     char line[32];
     ignis__requests.broken = false;
     if (strlen(path) >= sizeof ignis__requests.path) {
@@ -11927,7 +11931,7 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
 IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
-    const char *env = getenv("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
+    const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
     char why[300];
@@ -20101,15 +20105,15 @@ static void ignis__measured_close(void)
 static bool ignis__gemm_leads(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
+    int64_t processors = op->work.device->info.multiprocessors;
+    int64_t tiny = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     int64_t tiles = ignis__ceil_div(product->m, 128) * ignis__ceil_div(product->n, 256) * product->batch;
-    if (product->k <= 512 &&
-        ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch <= 2 * op->work.device->info.multiprocessors)
-        return true;
-    return tiles >= op->work.device->info.multiprocessors && product->k >= 256 &&
-           product->k <= 8192 && /* at 32768 and more they were slower */
+    if (tiny <= 2 * processors && product->k <= 512)
+        return ignis__nvrtc_there(op->work.call);
+    return tiles >= processors && product->k >= 256 && product->k <= 8192 && /* at 32768 and more they were slower */
            (product->m | product->n | product->k) % ignis__pack_elements(dtype) == 0 &&
            (double)tiles * 128 * 256 < 1.04 * (double)product->m * (double)product->n * (double)product->batch &&
-           ignis__gemm_has_wgmma(op, dtype);
+           ignis__nvrtc_there(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
 /*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
@@ -30019,7 +30023,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 {
     static const char call[] = "ignis_shutdown";
     ignis__record before = ignis__this_thread.record;
-    const char *dry = getenv("IGNIS_DRY_RUN") ? getenv("IGNIS_DRY_RUN") : "";
+    const char *dry = ignis__env("IGNIS_DRY_RUN") ? ignis__env("IGNIS_DRY_RUN") : "";
     ignis_status status;
     int i;
     if (ignis__atomic_load(&ignis__global.forked) || ignis__this_thread.called_back) {

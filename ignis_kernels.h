@@ -47,7 +47,7 @@
         scan.cu                    181 lines    7661 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 681 lines   31212 bytes
-        sort.cu                    527 lines   23327 bytes
+        sort.cu                    527 lines   23331 bytes
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                129 lines    5592 bytes
 */
@@ -12399,10 +12399,10 @@ static const char *const ignis__lines_sort_cu[] = {
     "template <int threads>",
     "__device__ inline void select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)",
     "{",
-    "    extern __shared__ uint4 sort_memory[];",
+    "    extern __shared__ uint4 select_memory[];",
     "    __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];",
     "    __shared__ uint32_t found_digit, found_before;",
-    "    LongItem *item = (LongItem *)sort_memory;",
+    "    LongItem *item = (LongItem *)select_memory;",
     "    const T *row = src + blockIdx.x * n;",
     "    Key limit = 0, known = 0;  /* the k-th key, as far as it is known */",
     "    uint32_t missing = k, all; /* among keys that agree with it so far */",
@@ -12696,7 +12696,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0x220be1b0e39537fbULL, ignis__lines_scan_cu, 181},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, ignis__lines_shape_cu, 203},
     {"softmax.cu", 0x7653c6626529fe24ULL, ignis__lines_softmax_cu, 681},
-    {"sort.cu", 0x9b32f49674181371ULL, ignis__lines_sort_cu, 527},
+    {"sort.cu", 0x7dcc34da6ce44591ULL, ignis__lines_sort_cu, 527},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0xbbafb758214e676bULL, ignis__lines_upsample_cu, 129},
 };

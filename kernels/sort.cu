@@ -446,10 +446,10 @@ template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_
 template <int threads>
 __device__ inline void select(T *values, int64_t *positions, const T *src, long long n, int k, int items, int descending)
 {
-    extern __shared__ uint4 sort_memory[];
+    extern __shared__ uint4 select_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
     __shared__ uint32_t found_digit, found_before;
-    LongItem *item = (LongItem *)sort_memory;
+    LongItem *item = (LongItem *)select_memory;
     const T *row = src + blockIdx.x * n;
     Key limit = 0, known = 0;  /* the k-th key, as far as it is known */
     uint32_t missing = k, all; /* among keys that agree with it so far */
