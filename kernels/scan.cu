@@ -94,41 +94,34 @@ __device__ inline void scan_rows(T *dst, Wide *partial, const T *src, long long 
 {
     for (long long item = Team::first(); item < outer * parts; item += Team::count()) {
         const long long row = item / parts, part = item % parts, begin = part * part_length, end = min(begin + part_length, n);
-        const long long first = begin + Team::thread() * PACK;
-        Wide carry = 0, next[PACK];
-        if (!dst) {
-#pragma unroll 4
-            for (long long i = first; i < end; i += Team::size() * PACK) {
-                Wide x[PACK];
-                load(x, src + row * n, n, i, end, reverse, packed);
-#pragma unroll
-                for (int e = 1; e < PACK; e++)
-                    x[e] += x[e - 1];
-                carry += x[PACK - 1];
-            }
-            carry = Team::template reduce<ignis_sum>(carry);
-            if (Team::thread() == 0)
-                partial[item] = carry;
-            continue;
-        }
-        load(next, src + row * n, n, first, end, reverse, packed);
-        if (parts > 1) {
+        Wide carry = 0;
+        if (dst && parts > 1) {
             for (long long p = Team::thread(); p < part; p += Team::size())
                 carry += partial[row * parts + p];
             carry = Team::template reduce<ignis_sum>(carry);
         }
-        for (long long i = first; i - first < end - begin; i += Team::size() * PACK) {
+        for (long long at = begin; at < end; at += Team::size() * PACK) {
+            const long long i = at + Team::thread() * PACK;
             Wide x[PACK], all;
+            load(x, src + row * n, n, i, end, reverse, packed);
 #pragma unroll
-            for (int e = 0; e < PACK; e++)
-                x[e] = e ? x[e - 1] + next[e] : next[e];
-            load(next, src + row * n, n, i + Team::size() * PACK, end, reverse, packed);
+            for (int e = 1; e < PACK; e++)
+                x[e] += x[e - 1];
+            if (!dst) {
+                carry += x[PACK - 1];
+                continue;
+            }
             const Wide before = carry + sum_before<Team>(x[PACK - 1], &all);
 #pragma unroll
             for (int e = 0; e < PACK; e++)
                 x[e] += before;
             store(dst + row * n, x, n, i, end, reverse, packed);
             carry += all;
+        }
+        if (!dst) {
+            carry = Team::template reduce<ignis_sum>(carry);
+            if (Team::thread() == 0)
+                partial[item] = carry;
         }
     }
 }
