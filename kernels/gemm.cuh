@@ -35,15 +35,15 @@ struct Tap {
     patch. The patch of grid pixel (r, c) has tap (i, j) at row first[0] + r * stride[0] + i * step[0] of the image, and the same for columns; what
     is outside of the image is zero. */
 struct Patches {
-    ignis_divisor rows, columns;     /* of the grid */
-    ignis_divisor channels, across;  /* of a tap, and taps in a row of a patch */
-    int height, width;         /* of the array */
+    ignis_divisor rows, columns;    /* of the grid */
+    ignis_divisor channels, across; /* of a tap, and taps in a row of a patch */
+    int height, width;              /* of the array */
     int first[2], stride[2], step[2];
-    int apart;                 /* of PATCHES_A: the pixels of out are not one behind the other */
+    int apart;                  /* of PATCHES_A: the pixels of out are not one behind the other */
     int weight, weight_step[2]; /* of PATCHES_A with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
     int weight_channels;        /* [weight_channels, taps, n], as it is stored */
     long long weight_row;       /* elements from one of these channels to the next */
-    long long pixel;                /* elements between the pixels of the array */
+    long long pixel;            /* elements between the pixels of the array */
     long long out_image, out_row, out_column; /* of PATCHES_A: elements of out between the images, rows and columns of the grid */
 
     __device__ Pixel grid(int index) const
