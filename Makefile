@@ -214,6 +214,7 @@ check-torch: $(SIMULATOR)
 # quarter of the time. What the lanes leave out, so that all of it ends in time:
 #   LONG_TESTS    all lanes: compiling every kernel of every dtype again takes minutes
 #   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written
+#   KERNEL_TESTS  lazy and streams: what they run is queued as the operations of ops_basic and optim are
 #   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways
 #   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
 #   SERIAL        test-tsan: they have one thread, which that target checks
@@ -221,7 +222,8 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
-MATH_TESTS := $(addprefix %/test_,ops_basic optim optimizers losses matmul gemm layers conv)
+KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle)
+MATH_TESTS := $(filter-out %_map_more %_bundle,$(KERNEL_TESTS)) $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
@@ -241,11 +243,11 @@ test-tsan:
 
 test-lazy:
 	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
-	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
+	    TESTS='$(filter-out $(LONG_TESTS) $(KERNEL_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-streams:
 	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse IGNIS_SIM_ASYNC=early $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
-	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
+	    TESTS='$(filter-out $(LONG_TESTS) $(KERNEL_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-clang:
 	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang LANE_CFLAGS=-O0 TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
@@ -270,8 +272,7 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_SHORT := array cache comm_model contract convert device elementwise faults file frame graph loader matmul memory ops_basic optim pool \
-    status stream system tape tensor threads vmm
+WINDOWS_SHORT := array contract device faults file frame graph loader memory ops_basic status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
