@@ -213,7 +213,7 @@ check-torch: $(SIMULATOR)
 # The lanes run the same tests in other ways; test-sim runs the simulator's own. Sanitizers and clang compile without optimizing, in a
 # quarter of the time. What the lanes leave out, so that all of it ends in time:
 #   LONG_TESTS    all lanes: compiling every kernel of every dtype again takes minutes
-#   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written
+#   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written; damaged bundles are in `make fuzz`
 #   KERNEL_TESTS  lazy and streams: what they run is queued as the operations of ops_basic and optim are
 #   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways
 #   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
@@ -223,7 +223,7 @@ check-torch: $(SIMULATOR)
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle)
-MATH_TESTS := $(filter-out %_map_more %_bundle,$(KERNEL_TESTS)) $(addprefix %/test_,ops_basic optim matmul)
+MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
