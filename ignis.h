@@ -7854,7 +7854,7 @@ IGNIS__COLD IGNIS_API int ignis_memory_rows(int ordinal, ignis_memory_row *rows,
     static const char call[] = "ignis_memory_rows";
     ignis_memory_row *made;
     ignis__device *device;
-    int count;
+    int count = 0;
     if (!ignis__enter(call))
         return -1;
     if (capacity < 0) {
@@ -10550,7 +10550,8 @@ IGNIS__COLD static void ignis__cache_sign(void)
     snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
     snprintf(text, sizeof text, "%llx\n", (unsigned long long)release);
     part = ignis__file_part_path(path);
-    ok = part && (file = ignis__file_create(part, false)) != NULL;
+    file = part ? ignis__file_create(part, false) : NULL;
+    ok = file != NULL;
     if (ok) {
         ok = fwrite(text, strlen(text), 1, file) == 1;
         ok = fclose(file) == 0 && ok && ignis__file_rename(part, path);
