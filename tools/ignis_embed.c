@@ -402,7 +402,7 @@ static void record_read(const char *path)
     text[size] = 0;
     for (int number = 1; *line; line = end, number++) {
         ignis__program program;
-        int first, last;
+        int first = 0, last = 0;
         char *word, *range;
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = 0, 1) : 0;
