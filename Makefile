@@ -169,10 +169,11 @@ soak: $(SIMULATOR) $(SOAKS)
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+FUZZ := 1000000
 fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
-	$(OUT)/fuzz_bundle 1000000
-	$(OUT)/fuzz_file 1000000
-	$(OUT)/fuzz_map 1000000
+	$(OUT)/fuzz_bundle $(FUZZ)
+	$(OUT)/fuzz_file $(FUZZ)
+	$(OUT)/fuzz_map $(FUZZ)
 
 $(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(OUT)
