@@ -3913,6 +3913,10 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 }
 
 /*  Files of tensors: read in parts, flushed and renamed when written. */
+
+/*  What a file to write to may be: a new one only; one that is added to; one that takes the place of what was there. */
+typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE } ignis__file_how;
+
 #ifdef _WIN32
 
 /*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
@@ -3945,11 +3949,12 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
-/*  A new file to write to; null when there is one of that name already, too. Or, to append, one that may be there. */
-static FILE *ignis__file_create(const char *path, bool append)
+/*  A file to write to, or null. */
+static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    HANDLE handle = ignis__file_handle(path, append ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
-                                       append ? OPEN_ALWAYS : CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
+    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS};
+    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
+                                       dispositions[how], FILE_ATTRIBUTE_NORMAL);
     int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
     FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
@@ -4009,10 +4014,11 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
-/*  A new file to write to; null when there is one of that name already, too. Or, to append, one that may be there. */
-static FILE *ignis__file_create(const char *path, bool append)
+/*  A file to write to, or null. */
+static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    int descriptor = open(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_EXCL) | O_CLOEXEC, 0666);
+    static const int flags[] = {O_EXCL, O_APPEND, O_TRUNC};
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], 0666);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
         close(descriptor);
@@ -10550,7 +10556,7 @@ IGNIS__COLD static void ignis__cache_sign(void)
     snprintf(path, sizeof path, "%s/nvrtc.txt", ignis__kernels_state.cache_dir);
     snprintf(text, sizeof text, "%llx\n", (unsigned long long)release);
     part = ignis__file_part_path(path);
-    file = part ? ignis__file_create(part, false) : NULL;
+    file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
     ok = file != NULL;
     if (ok) {
         ok = fwrite(text, strlen(text), 1, file) == 1;
@@ -10584,7 +10590,7 @@ IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
     header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
     ignis__cache_path(path, sizeof path, image->key);
     snprintf(part, sizeof part, "%s.%lu-%llu.ignis-part", path, ignis__process_id(), (unsigned long long)ignis__atomic_add(&serial, 1));
-    file = ignis__file_create(part, false);
+    file = ignis__file_create(part, IGNIS__FILE_NEW);
     if (!file) {
         ignis__cache_warn("write", part);
         return;
@@ -11182,7 +11188,7 @@ IGNIS__COLD static void ignis__request_write(ignis__text *text, const ignis__pro
 /*  Adds a line to the file: one write, so that lines of several processes stay whole. */
 IGNIS__COLD static bool ignis__request_append(const char *line)
 {
-    FILE *file = ignis__file_create(ignis__requests.path, true);
+    FILE *file = ignis__file_create(ignis__requests.path, IGNIS__FILE_APPEND);
     bool ok = file && setvbuf(file, NULL, _IONBF, 0) == 0 && fwrite(line, strlen(line), 1, file) == 1;
     return file && fclose(file) == 0 && ok;
 }
@@ -19964,7 +19970,7 @@ IGNIS__COLD static void ignis__measured_write(const char *line)
     bool ok;
     if (!ignis__measured_path(path, sizeof path))
         return;
-    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = ignis__file_create(path, true)) != NULL;
+    ok = ignis__folder_make_all(ignis__kernels_state.cache_dir) && (file = ignis__file_create(path, IGNIS__FILE_APPEND)) != NULL;
     if (ok) {
         ok = fwrite(line, strlen(line), 1, file) == 1; /* one write: lines of several processes stay whole */
         ok = fclose(file) == 0 && ok;
@@ -28261,7 +28267,7 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
 /*  Writes a new file, down to the disk. */
 static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
 {
-    FILE *file = ignis__file_create(path, false);
+    FILE *file = ignis__file_create(path, IGNIS__FILE_NEW);
     void *chunk;
     bool ok;
     int i;
@@ -28850,10 +28856,10 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
             fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
 }
 
-/*  A report is written to a file of its own; null, and reported: it cannot be. */
+/*  A report takes the place of one that is there; null, and reported: it cannot be written. */
 IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
 {
-    FILE *file = ignis__file_create(path, false);
+    FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
     if (!file)
         ignis__fail(IGNIS_DIAG_REPORT_IO, call, "cannot open %s to write a report", path);
     return file;

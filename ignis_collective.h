@@ -5172,7 +5172,7 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
             return true;
         part = round == 0 ? ignis__file_part_path(path) : NULL;
-        file = part ? ignis__file_create(part, false) : NULL;
+        file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
         if (file) {
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;

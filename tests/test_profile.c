@@ -389,6 +389,7 @@ TEST(snapshots_are_json_or_a_picture)
     CHECK_HAS(text, line);
     free(text);
     CHECK_OK(ignis_memory_snapshot(scratch_path("memory.svg")));
+    CHECK_OK(ignis_memory_snapshot(scratch_path("memory.svg"))); /* it takes the place of the one before */
     text = read_text(scratch_path("memory.svg"));
     CHECK_HAS(text, "<svg xmlns=");
     CHECK_HAS(text, "&#60;a &#34;b&#34;");
