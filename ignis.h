@@ -22,10 +22,14 @@
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
+        >>text          tokenizers               (with IGNIS_MODELS)    ON MODELS
+        >>chat          chat templates           (with IGNIS_MODELS)    ON MODELS
+        >>model         checkpoints opened       (with IGNIS_MODELS)    ON MODELS
+        >>generate      sequences, sampling      (with IGNIS_MODELS)    ON MODELS
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
 
     HOW TO USE
 
@@ -400,6 +404,7 @@
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
         #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs, files. Compiles in
                                    half the time, and makes a program 0.14 MB smaller
+        #define IGNIS_MODELS       adds tokenizers, checkpoints and generation of text, in every file that uses them: see ON MODELS
         #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
                                    and launch kernels. Two stores a call; such functions are macros then
         #define IGNIS_ASSERT(c)    instead of assert
@@ -3006,6 +3011,21 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
 IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
 
 #endif /* IGNIS_NO_TENSORS */
+
+#ifdef IGNIS_MODELS
+#ifdef IGNIS_NO_TENSORS
+#error "IGNIS_MODELS needs tensors: do not define IGNIS_NO_TENSORS"
+#endif
+
+/* >>text -------------------------------------------------------------------------------------------------------- */
+
+/* >>chat -------------------------------------------------------------------------------------------------------- */
+
+/* >>model ------------------------------------------------------------------------------------------------------- */
+
+/* >>generate ---------------------------------------------------------------------------------------------------- */
+
+#endif /* IGNIS_MODELS */
 
 /* >>dlpack ------------------------------------------------------------------------------------------------------ */
 
@@ -28583,6 +28603,30 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
     ignis__load_close(&load);
     return count;
 }
+
+#ifdef IGNIS_MODELS
+
+/* ===============================================================================================================
+   >>gguf - GGUF files: keys and tensors.
+   =============================================================================================================== */
+
+/* ===============================================================================================================
+   >>text - tokenizers: text to ids, ids to text.
+   =============================================================================================================== */
+
+/* ===============================================================================================================
+   >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
+   =============================================================================================================== */
+
+/* ===============================================================================================================
+   >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
+   =============================================================================================================== */
+
+/* ===============================================================================================================
+   >>generate - sequences over a cache of keys and values, sampling, text out.
+   =============================================================================================================== */
+
+#endif /* IGNIS_MODELS */
 
 #endif /* IGNIS_NO_TENSORS */
 
