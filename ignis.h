@@ -654,7 +654,11 @@ typedef enum ignis_status {
     X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
-    X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")
+    X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
+    X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
+    X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
+    X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
+    X(TOKEN_RANGE, ARGUMENT, "an id is one of the tokenizer's")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -3023,6 +3027,116 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 
 /* >>text -------------------------------------------------------------------------------------------------------- */
 
+/*  A tokenizer: text to the ids that a language model takes, and back. All of it is host work: no GPU is used, so after an ignis_setup with
+    dry_run, which needs none, everything here does what it does elsewhere. */
+typedef struct ignis_tokenizer {
+    uint64_t id;
+} ignis_tokenizer;
+
+/*  What tokens are pieces of. */
+typedef enum ignis_tokenizer_kind {
+    IGNIS_TOKENIZER_BYTES = 1, /* of bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
+    IGNIS_TOKENIZER_PIECES,    /* of characters, with bytes for those that are missing: Llama 2, TinyLlama */
+    IGNIS_TOKENIZER_COUNT
+} ignis_tokenizer_kind;
+
+typedef struct ignis_tokenizer_info {
+    ignis_tokenizer_kind kind;
+    char family[16];   /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
+    int tokens;        /* ids are below it; models may have more rows than that */
+    int bos, eos;      /* the ids that begin and end a text; -1: the files do not say */
+    int unknown;       /* stands for what the vocabulary lacks; -1: nothing does */
+    int padding;       /* fills up rows of a batch; -1: the files do not say */
+    bool adds_bos;     /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
+    bool has_template; /* true: there is a chat template */
+} ignis_tokenizer_info;
+
+typedef struct ignis_encode_desc {
+    bool no_bos; /* true: nothing is put in front of the text or behind it (what the files say, bos as a rule) */
+    bool plain;  /* true: control tokens that are written in the text, such as <|im_end|>, are text like any other */
+} ignis_encode_desc;
+
+typedef struct ignis_decode_desc {
+    bool control; /* true: control tokens are written out, too (left out) */
+} ignis_decode_desc;
+
+/*  ignis_tokenizer_open - open a tokenizer of Hugging Face
+    path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
+    what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
+    Returns: the tokenizer, or no handle.
+    Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
+    post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
+    Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
+
+/*  ignis_tokenizer_free - free a tokenizer
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: calls of other threads that use it end as if it were still there; later ones fail.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer);
+
+/*  ignis_tokenizer_query - facts about a tokenizer
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT (null).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info);
+
+/*  ignis_tokenizer_encode - the ids of a text, equal to those of Hugging Face's library tokenizers
+    size: bytes of the text, which is UTF-8; what is not becomes U+FFFD. desc may be null. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a size below 0 or above 2^29, a capacity below 0), MEMORY.
+    Ownership: text may be freed when the call returns.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
+                                     int capacity);
+
+/*  ignis_tokenizer_decode - the text of ids
+    It is bytes: ids that a model has made need not be UTF-8 together. See ignis_text_stream for text that grows. desc may be null. out may be
+    null when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
+                                         int64_t capacity);
+
+/*  ignis_tokenizer_piece - the bytes that an id stands for in the middle of a text; of a control token, how it is written
+    Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char *out, int capacity);
+
+/*  Text that grows id by id, in whole characters. Zeroed, with a tokenizer, it is at the beginning of a text; it may be copied, and need not
+    be freed. */
+typedef struct ignis_text_stream {
+    ignis_tokenizer tokenizer;
+    bool control; /* true: control tokens are written out, too (left out) */
+    bool inside;  /* true: there was text before, so a space that comes first stays */
+    char held[4]; /* the beginning of a character; for Ignis, as is what follows */
+    int held_count;
+    int stripped;
+} ignis_text_stream;
+
+/*  ignis_text_stream_put - the text that one more id makes
+    A character that is not whole yet is held back; what can become none is U+FFFD.
+    Returns: how many bytes there are, often 0, without a 0 at the end. If that is more than capacity, nothing was written, and the stream is as
+    before; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one stream by one thread at a time. */
+IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char *out, int capacity);
+
+/*  ignis_text_stream_end - the text that is held back, U+FFFD as it is no whole character; the stream is at the beginning of a text again
+    Returns: how many bytes there are, 0 or 3. If that is more than capacity, nothing was written, and the stream is as before; -1 on failure.
+    Errors: ARGUMENT (null, a capacity below 0), NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; one stream by one thread at a time. */
+IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity);
+
 /* >>chat -------------------------------------------------------------------------------------------------------- */
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
@@ -3220,6 +3334,18 @@ static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ign
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+#ifdef IGNIS_MODELS
+static inline int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc &desc,
+                                         int32_t *ids, int capacity)
+{
+    return ignis_tokenizer_encode(tokenizer, text, size, &desc, ids, capacity);
+}
+static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc &desc,
+                                             char *out, int64_t capacity)
+{
+    return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+#endif
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -27550,7 +27676,8 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     where they are: they become shorter, if anything. */
 typedef struct ignis__json {
     char *start, *at, *end;
-    char fault[256]; /* "" for none */
+    char fault[256];  /* "" for none */
+    const char *what; /* is read, in messages (the header) */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -27561,7 +27688,7 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     if (json->fault[0])
         return false;
     ignis__text_begin(&text, json->fault, sizeof json->fault);
-    ignis__text_add(&text, "at byte %lld of the header, ", (long long)(json->at - json->start));
+    ignis__text_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
     va_start(args, format);
     ignis__text_addv(&text, format, args);
     va_end(args);
@@ -27688,7 +27815,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
         }
     }
     if (json->at == json->end)
-        ignis__json_fail(json, "the header ends inside a string");
+        ignis__json_fail(json, "%s ends inside a string", json->what ? json->what : "the header");
     if (json->fault[0])
         return "";
     json->at++;
@@ -29192,7 +29319,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
    >>text - tokenizers: text to ids, ids to text.
    =============================================================================================================== */
 
-/* clang-format off: written by tools/unicode_tables.py */
+/*  From here on written by tools/unicode_tables.py. */
+/* clang-format off */
 /*  Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits. */
 static const uint32_t ignis__char_kinds[] = {
     0x30E, 0x3A0, 0x415, 0x5B0, 0x5F4, 0x600, 0x615, 0x7B0, 0xAA5, 0xAB0, 0xB2A, 0xB40, 0xB55, 0xB60, 0xB9A, 0xBA5, 0xBB0, 0xBCA, 0xBF0, 0xC05,
@@ -29693,7 +29821,2475 @@ static const uint16_t ignis__char_pairs[] = {
     957, 958, 959, 960, 961, 962, 963, 964, 965, 967, 993, 968, 969, 970, 971, 972, 973, 974, 975, 976, 977, 978, 979, 980, 981, 982, 983, 984, 985,
     986, 987, 988, 989, 990, 991, 992, 994, 995, 996, 997, 998, 1493, 1494, 1495, 1496, 1497, 1498, 1499, 1501, 1500, 1502, 1503, 1504,
 };
-/* clang-format on: end of what tools/unicode_tables.py writes */
+/* clang-format on */
+/*  As far as here. */
+
+/*  Ids are those of Hugging Face's library tokenizers. Text goes through it so:
+        added tokens that are matched in the raw text are cut out, the leftmost first, of these the longest
+        what lies between is normalized, and added tokens cut out that are matched in normalized text
+        the rest is split into pieces: by one of the patterns in ignis__text_splits, each of which has its own code instead of an engine for
+        regular expressions; or by nothing
+        pieces become bytes or characters that the vocabulary has, of which the pair of the lowest rank is joined, the leftmost first, until
+        no pair has a rank
+    Bytes: tokens of a byte-level vocabulary are written in 256 characters that stand for bytes. Here they are the bytes. */
+
+#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
+#define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
+#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
+#define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
+
+typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+
+/*  The patterns that are known, letter by letter. */
+static const struct {
+    const char *pattern;
+    ignis__split split;
+} ignis__text_splits[] = {
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     IGNIS__SPLIT_LLAMA3},
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     IGNIS__SPLIT_QWEN2},
+};
+
+/*  Flags of ids. */
+enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
+
+/*  A token that is cut out of text as it stands. */
+typedef struct ignis__added {
+    const char *text;
+    size_t size;
+    int32_t id;
+    int order; /* in the file */
+    bool special, normalized, lstrip, rstrip, single_word;
+} ignis__added;
+
+typedef struct ignis__added_set {
+    ignis__added *items; /* sorted by their text, the shorter first */
+    int count;
+    bool first[256]; /* whether one begins with that byte */
+} ignis__added_set;
+
+typedef struct ignis__token_slot {
+    uint32_t tag;
+    int32_t id; /* + 1; 0: free */
+} ignis__token_slot;
+
+/*  Two ids that become one. */
+typedef struct ignis__join {
+    uint64_t key; /* (left << 32 | right) + 1; 0: free */
+    uint32_t rank;
+    int32_t id;
+} ignis__join;
+
+typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
+
+typedef struct ignis__normal {
+    ignis__normal_kind kind;
+    const char *from, *to;
+} ignis__normal;
+
+typedef enum ignis__metaspace {
+    IGNIS__METASPACE_NONE,
+    IGNIS__METASPACE_ALWAYS,
+    IGNIS__METASPACE_FIRST,
+    IGNIS__METASPACE_NEVER
+} ignis__metaspace;
+
+/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
+typedef struct ignis__tokenizer {
+    ignis__slot slot;
+    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
+    const char *chat_template; /* null: none */
+    const char *bos_text, *eos_text;
+    ignis_tokenizer_info info;
+
+    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
+    uint32_t *begin;
+    unsigned char *flags;
+    size_t longest;           /* token of the model */
+    ignis__token_slot *slots; /* by the bytes of a token of the model */
+    uint64_t slot_mask;
+    ignis__join *joins;
+    uint64_t join_mask;
+    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
+    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
+    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
+    uint64_t *whole;       /* and whether that is this id alone */
+
+    ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
+    ignis__normal normals[IGNIS__TEXT_STEPS];
+    int normal_count;
+    ignis__split split;
+    int digits; /* 1: single ones are pieces; 2: runs of them */
+    bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
+    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
+    ignis__metaspace metaspace, metaspace_decoder;
+    bool metaspace_split;
+    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
+    int strip;         /* spaces that go from the front of decoded text */
+    int32_t *front, *back;
+    int front_count, back_count;
+} ignis__tokenizer;
+
+static ignis__pool ignis__tokenizers = IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
+
+/*  Zeroed memory that lives as long as the tokenizer; null: there is none. */
+static void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
+{
+    void **block = (void **)ignis__alloc(size + 16);
+    if (!block)
+        return NULL;
+    block[0] = tokenizer->kept;
+    tokenizer->kept = block;
+    return block + 2;
+}
+
+static const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const char *text, size_t size)
+{
+    char *copy = (char *)ignis__tokenizer_keep(tokenizer, size + 1);
+    if (copy)
+        memcpy(copy, text, size);
+    return copy;
+}
+
+static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
+{
+    while (tokenizer->kept) {
+        void *next = *(void **)tokenizer->kept;
+        ignis__free(tokenizer->kept);
+        tokenizer->kept = next;
+    }
+    memset((char *)tokenizer + sizeof tokenizer->slot, 0, sizeof *tokenizer - sizeof tokenizer->slot);
+    ignis__pool_give(&ignis__tokenizers, tokenizer);
+}
+
+static ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)
+{
+    return (ignis__tokenizer *)ignis__handle_hold(call, &ignis__tokenizers, handle.id);
+}
+
+static void ignis__tokenizer_drop(ignis__tokenizer *tokenizer)
+{
+    if (ignis__pool_drop(tokenizer))
+        ignis__tokenizer_destroy(tokenizer);
+}
+
+static void ignis__tokenizers_close(const char *call)
+{
+    ignis__tokenizer *tokenizer;
+    uint64_t index = 0;
+    while ((tokenizer = (ignis__tokenizer *)ignis__pool_next(&ignis__tokenizers, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "tokenizer of %d tokens, %s", tokenizer->info.tokens, tokenizer->info.family);
+        ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+}
+
+/* --- characters ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    IGNIS__CHAR_LETTER = 1,
+    IGNIS__CHAR_NUMBER = 2,
+    IGNIS__CHAR_WORD = 4,
+    IGNIS__CHAR_DIGIT = 8,
+    IGNIS__CHAR_SPACE = 16,
+    IGNIS__CHAR_LINE = 32,
+    IGNIS__CHAR_END = 64
+};
+
+/*  The value of the run that a character lies in: the table has first << shift | value for each run. */
+static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
+{
+    int low = 0, high = count; /* the run is before high, and at low or behind it */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table[middle] >> shift <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    return table[low] >> shift <= code ? table[low] & ((1u << shift) - 1) : 0;
+}
+
+static bool ignis__char_space(uint32_t code)
+{
+    return code < 0x80 ? (code >= 9 && code <= 13) || code == ' '
+                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
+                             code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+/*  The first character of well-formed UTF-8, and its length. */
+static uint32_t ignis__utf8_code(const char *text, int *length)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    if (byte[0] < 0x80) {
+        *length = 1;
+        return byte[0];
+    }
+    if (byte[0] < 0xE0) {
+        *length = 2;
+        return (uint32_t)(byte[0] & 0x1F) << 6 | (byte[1] & 0x3F);
+    }
+    if (byte[0] < 0xF0) {
+        *length = 3;
+        return (uint32_t)(byte[0] & 0x0F) << 12 | (uint32_t)(byte[1] & 0x3F) << 6 | (byte[2] & 0x3F);
+    }
+    *length = 4;
+    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 | (byte[3] & 0x3F);
+}
+
+static int ignis__utf8_write(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (char)(0xC0 | code >> 6);
+        out[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        out[0] = (char)(0xE0 | code >> 12);
+        out[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | code >> 18);
+    out[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+/*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
+    3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
+static int ignis__utf8_broken(const char *text, size_t size, bool *open)
+{
+    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
+    int length = 0, m, k;
+    for (m = 1; m <= 3 && (size_t)m <= size; m++) {
+        bool fits = false;
+        for (k = 0; k < 3 && !fits; k++) {
+            char trial[4];
+            memset(trial, 0x80, sizeof trial);
+            trial[m] = (char)second[k];
+            memcpy(trial, text, (size_t)m);
+            fits = ignis__utf8_length(trial, sizeof trial) > m;
+        }
+        if (!fits)
+            break;
+        length = m;
+    }
+    *open = length > 0 && (size_t)length == size;
+    return length ? length : 1;
+}
+
+/*  What kind of character stands at a place, and its length. */
+static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
+{
+    uint32_t code;
+    *length = 0;
+    if (at >= size)
+        return IGNIS__CHAR_END;
+    code = ignis__utf8_code(text + at, length);
+    if (code < 0x80) {
+        if ((code | 32) - 'a' < 26)
+            return IGNIS__CHAR_LETTER | IGNIS__CHAR_WORD;
+        if (code - '0' < 10)
+            return IGNIS__CHAR_NUMBER | IGNIS__CHAR_WORD | IGNIS__CHAR_DIGIT;
+        if (code == '\r' || code == '\n')
+            return IGNIS__CHAR_SPACE | IGNIS__CHAR_LINE;
+        return ignis__char_space(code) ? IGNIS__CHAR_SPACE : code == '_' ? IGNIS__CHAR_WORD : 0;
+    }
+    return ignis__char_space(code) ? (unsigned)IGNIS__CHAR_SPACE
+                                   : ignis__char_run(ignis__char_kinds, IGNIS__COUNT(ignis__char_kinds), 4, code);
+}
+
+/*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
+static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
+{
+    int length;
+    for (; at < size; at += (size_t)length)
+        if (((ignis__char_at(text, size, at, &length) & kinds) != 0) == other)
+            break;
+    return at;
+}
+
+/* --- bytes that grow ------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__bytes {
+    char *data;
+    size_t size, capacity;
+} ignis__bytes;
+
+/*  Room for so many more bytes; false: there is no memory. */
+static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+{
+    size_t capacity = bytes->capacity ? bytes->capacity : 256;
+    char *data;
+    if (more <= bytes->capacity - bytes->size)
+        return true;
+    while (capacity - bytes->size < more)
+        capacity *= 2;
+    data = (char *)ignis__alloc(capacity);
+    if (!data)
+        return false;
+    if (bytes->size)
+        memcpy(data, bytes->data, bytes->size);
+    ignis__free(bytes->data);
+    bytes->data = data;
+    bytes->capacity = capacity;
+    return true;
+}
+
+static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
+{
+    if (!ignis__bytes_room(bytes, size))
+        return false;
+    if (size)
+        memcpy(bytes->data + bytes->size, data, size);
+    bytes->size += size;
+    return true;
+}
+
+/*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
+static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
+{
+    size_t at = 0, begin = 0;
+    bool open;
+    while (at < size) {
+        int length = ignis__utf8_length(text + at, size - at);
+        if (length > 0) {
+            at += (size_t)length;
+            continue;
+        }
+        if (!ignis__bytes_add(bytes, text + begin, at - begin) || !ignis__bytes_add(bytes, "\xEF\xBF\xBD", 3))
+            return false;
+        begin = at += (size_t)ignis__utf8_broken(text + at, size - at, &open);
+    }
+    return ignis__bytes_add(bytes, text + begin, size - begin);
+}
+
+/* --- NFC ------------------------------------------------------------------------------------------------------------- */
+
+/*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
+static uint32_t ignis__char_mark(uint32_t code)
+{
+    return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
+}
+
+/*  What a character is made of, as in ignis__char_parts; 0: of nothing else. */
+static uint64_t ignis__char_parts_of(uint32_t code)
+{
+    int low = 0, high = IGNIS__COUNT(ignis__char_parts);
+    if (code - 0xAC00 < 11172) { /* a syllable of Hangul: without its last letter, and that; or the first two */
+        uint32_t at = code - 0xAC00;
+        return at % 28 ? (uint64_t)(code - at % 28) << 21 | (0x11A7 + at % 28)
+                       : (uint64_t)(0x1100 + at / 588) << 21 | (0x1161 + at / 28 % 21);
+    }
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (ignis__char_parts[middle] >> 42 < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < IGNIS__COUNT(ignis__char_parts) && ignis__char_parts[low] >> 42 == code
+               ? ignis__char_parts[low] & (((uint64_t)1 << 42) - 1)
+               : 0;
+}
+
+/*  The character that two become; 0: none. */
+static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
+{
+    const uint64_t wanted = (uint64_t)first << 21 | second, mask = ((uint64_t)1 << 42) - 1;
+    int low = 0, high = IGNIS__COUNT(ignis__char_pairs);
+    if (first - 0x1100 < 19 && second - 0x1161 < 21)
+        return 0xAC00 + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
+    if (first - 0xAC00 < 11172 && (first - 0xAC00) % 28 == 0 && second - 0x11A8 < 27)
+        return first + (second - 0x11A7);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if ((ignis__char_parts[ignis__char_pairs[middle]] & mask) < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == IGNIS__COUNT(ignis__char_pairs) || (ignis__char_parts[ignis__char_pairs[low]] & mask) != wanted)
+        return 0;
+    return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
+}
+
+static int ignis__u64_order(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+/*  Composes characters that were decomposed, each class << 53 | place << 21 | character; how many are left. */
+static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
+{
+    const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
+    size_t i, k, kept = 0, base = 0;
+    uint32_t last = 0; /* the class of what is kept behind the base */
+    bool has_base = false;
+    for (i = 0; i < count; i = k) { /* marks in the order of their classes */
+        for (k = i; k < count && chars[k] >> 53; k++)
+            continue;
+        if (k > i + 1)
+            qsort(chars + i, k - i, sizeof *chars, ignis__u64_order);
+        k += k == i;
+    }
+    for (i = 0; i < count; i++) {
+        uint32_t code = (uint32_t)(chars[i] & code_mask), mark = (uint32_t)(chars[i] >> 53), made = 0;
+        if (has_base && (kept == base + 1 || last < mark))
+            made = ignis__char_pair((uint32_t)(chars[base] & code_mask), code);
+        if (made) {
+            chars[base] = made;
+            continue;
+        }
+        if (!mark) {
+            base = kept;
+            has_base = true;
+        }
+        chars[kept++] = chars[i];
+        last = mark;
+    }
+    return kept;
+}
+
+/*  Adds the NFC of a text of whole characters. */
+static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+{
+    uint64_t *chars = NULL;
+    size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
+    bool ok = true;
+    int length, depth;
+    while (ok && at < size) {
+        uint32_t code = ignis__utf8_code(text + at, &length);
+        if (!(ignis__char_mark(code) & 1)) {
+            base = at;
+            at += (size_t)length;
+            continue;
+        }
+        /* from the character before on, as far as characters may change */
+        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1); end += (size_t)length)
+            continue;
+        if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
+            capacity = (end - base) * 2 + 64;
+            ignis__free(chars);
+            chars = (uint64_t *)ignis__alloc(capacity * sizeof *chars);
+            if (!chars)
+                return false;
+        }
+        for (i = base, count = 0; i < end; i += (size_t)length) {
+            uint32_t stack[8];
+            code = ignis__utf8_code(text + i, &length);
+            for (stack[0] = code, depth = 1; depth > 0;) {
+                uint64_t parts = ignis__char_parts_of(code = stack[--depth]);
+                if (!parts) {
+                    chars[count] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | (uint64_t)count << 21 | code;
+                    count++;
+                    continue;
+                }
+                if (parts & 0x1FFFFF)
+                    stack[depth++] = (uint32_t)(parts & 0x1FFFFF);
+                stack[depth++] = (uint32_t)(parts >> 21);
+            }
+        }
+        count = ignis__nfc_compose(chars, count);
+        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_room(bytes, count * 4);
+        for (i = 0; ok && i < count; i++)
+            bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));
+        done = base = at = end;
+    }
+    ignis__free(chars);
+    return ok && ignis__bytes_add(bytes, text + done, size - done);
+}
+
+/* --- splitting ------------------------------------------------------------------------------------------------------- */
+
+/*  Where a contraction at an apostrophe ends; 0: there is none. */
+static size_t ignis__split_contraction(const char *text, size_t size, size_t at, bool any_case)
+{
+    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
+    int i, k;
+    if (any_case && size - at >= 3 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+        return at + 3;
+    for (i = 0; i < IGNIS__COUNT(endings); i++) {
+        for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
+            char c = text[at + 1 + (size_t)k];
+            if (c != endings[i][k] && !(any_case && (c | 32) == endings[i][k]))
+                break;
+        }
+        if (!endings[i][k])
+            return at + 1 + (size_t)k;
+    }
+    return 0;
+}
+
+/*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
+static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+{
+    const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
+    bool gpt2 = split == IGNIS__SPLIT_GPT2;
+    int length, next_length;
+    unsigned kind = ignis__char_at(text, size, at, &length), next;
+    size_t end, last, line = 0, blank = at;
+    if (split == IGNIS__SPLIT_NONE)
+        return size;
+    if (text[at] == '\'' && (end = ignis__split_contraction(text, size, at, !gpt2)) != 0)
+        return end;
+    if (kind & IGNIS__CHAR_LETTER)
+        return ignis__char_skip(text, size, at, IGNIS__CHAR_LETTER, false);
+    next = ignis__char_at(text, size, at + (size_t)length, &next_length);
+    if (next & IGNIS__CHAR_LETTER && (gpt2 ? text[at] == ' ' : !(kind & (IGNIS__CHAR_LINE | IGNIS__CHAR_NUMBER))))
+        return ignis__char_skip(text, size, at + (size_t)length, IGNIS__CHAR_LETTER, false);
+    if (gpt2 && text[at] == ' ' && next & IGNIS__CHAR_NUMBER)
+        return ignis__char_skip(text, size, at + 1, IGNIS__CHAR_NUMBER, false);
+    if (kind & IGNIS__CHAR_NUMBER) {
+        int left = split == IGNIS__SPLIT_LLAMA3 ? 3 : 1;
+        if (gpt2)
+            return ignis__char_skip(text, size, at, IGNIS__CHAR_NUMBER, false);
+        for (end = at; left > 0 && ignis__char_at(text, size, end, &length) & IGNIS__CHAR_NUMBER; left--)
+            end += (size_t)length;
+        return end;
+    }
+    if (text[at] == ' ' && !(next & (none | IGNIS__CHAR_END))) {
+        kind = next;
+        blank = at + 1;
+    }
+    if (!(kind & none)) { /* signs */
+        end = ignis__char_skip(text, size, blank, none, true);
+        while (!gpt2 && end < size && (text[end] == '\r' || text[end] == '\n'))
+            end++;
+        return end;
+    }
+    for (end = last = at; end < size; end += (size_t)length) { /* white space */
+        kind = ignis__char_at(text, size, end, &length);
+        if (!(kind & IGNIS__CHAR_SPACE))
+            break;
+        last = end;
+        if (kind & IGNIS__CHAR_LINE)
+            line = end + (size_t)length;
+    }
+    if (!gpt2 && line)
+        return line;
+    return end < size && last > at ? last : end; /* the last one belongs to the word behind it */
+}
+
+/* --- joining --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t ignis__token_hash(const char *text, size_t size)
+{
+    uint64_t hash = size * 0x9E3779B97F4A7C15u, word;
+    for (; size >= 8; text += 8, size -= 8) {
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
+        hash ^= hash >> 32;
+    }
+    for (word = 0; size > 0; size--)
+        word = word << 8 | (unsigned char)text[size - 1];
+    hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
+    return hash ^ hash >> 32;
+}
+
+/*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
+static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+{
+    uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
+    const ignis__token_slot *slot;
+    if (size > tokenizer->longest)
+        return -1;
+    for (; (slot = &tokenizer->slots[at])->id; at = (at + 1) & tokenizer->slot_mask) {
+        int32_t id = slot->id - 1;
+        if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
+            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 && ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            return id;
+    }
+    return -1;
+}
+
+static const ignis__join *ignis__join_find(const ignis__tokenizer *tokenizer, int32_t left, int32_t right)
+{
+    uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1, hash = key * 0x9E3779B97F4A7C15u, at;
+    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key; at = (at + 1) & tokenizer->join_mask)
+        if (tokenizer->joins[at].key == key)
+            return &tokenizer->joins[at];
+    return NULL;
+}
+
+/*  One symbol of a piece that is being joined, among others. */
+typedef struct ignis__text_symbol {
+    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
+} ignis__text_symbol;
+
+/*  A pair that may be joined: rank << 32 | the place of its first. */
+typedef struct ignis__queued {
+    uint64_t order;
+    int32_t id;
+} ignis__queued;
+
+/*  What a call that encodes has. */
+typedef struct ignis__encoder {
+    ignis__tokenizer *tokenizer;
+    bool plain, failed; /* there was no memory */
+    int32_t *ids;
+    int64_t capacity, count;
+    ignis__text_symbol *symbols;
+    size_t symbol_capacity;
+    ignis__queued *queue;
+    size_t queued, queue_capacity;
+    ignis__bytes fixed, normal[2], spaced;
+    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+} ignis__encoder;
+
+static void ignis__encoder_close(ignis__encoder *encoder)
+{
+    ignis__free(encoder->symbols);
+    ignis__free(encoder->queue);
+    ignis__free(encoder->fixed.data);
+    ignis__free(encoder->normal[0].data);
+    ignis__free(encoder->normal[1].data);
+    ignis__free(encoder->spaced.data);
+}
+
+static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
+{
+    if (encoder->count < encoder->capacity)
+        encoder->ids[encoder->count] = id;
+    encoder->count++;
+}
+
+/*  Room for so many items in an array that need not be kept; false: there is no memory. */
+static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size, size_t kept)
+{
+    size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
+    void *fresh;
+    if (wanted <= *capacity)
+        return true;
+    fresh = ignis__alloc(room * size);
+    if (!fresh) {
+        encoder->failed = true;
+        return false;
+    }
+    if (kept)
+        memcpy(fresh, *items, kept * size);
+    ignis__free(*items);
+    *items = fresh;
+    *capacity = room;
+    return true;
+}
+
+static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
+{
+    const ignis__join *join = ignis__join_find(encoder->tokenizer, left, right);
+    ignis__queued item, *queue;
+    void *items = encoder->queue;
+    size_t at;
+    if (!join)
+        return true;
+    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item, encoder->queued))
+        return false;
+    encoder->queue = queue = (ignis__queued *)items;
+    item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
+    item.id = join->id;
+    for (at = encoder->queued++; at > 0 && queue[(at - 1) / 2].order > item.order; at = (at - 1) / 2)
+        queue[at] = queue[(at - 1) / 2];
+    queue[at] = item;
+    return true;
+}
+
+/*  Takes the first of the queue, which is not empty. */
+static ignis__queued ignis__queue_take(ignis__encoder *encoder)
+{
+    ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
+    size_t at = 0, child;
+    while ((child = at * 2 + 1) < encoder->queued) {
+        if (child + 1 < encoder->queued && queue[child + 1].order < queue[child].order)
+            child++;
+        if (queue[child].order >= item.order)
+            break;
+        queue[at] = queue[child];
+        at = child;
+    }
+    queue[at] = item;
+    return first;
+}
+
+/*  Joins symbols of a long piece, by a queue: n log n. */
+static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
+{
+    ignis__text_symbol *symbols = encoder->symbols;
+    int32_t i;
+    encoder->queued = 0;
+    for (i = 0; i < count; i++) {
+        symbols[i].before = i - 1;
+        symbols[i].after = i + 1 < count ? i + 1 : -1;
+        if (i + 1 < count && !ignis__queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
+            return false;
+    }
+    while (encoder->queued > 0) {
+        ignis__queued first = ignis__queue_take(encoder);
+        ignis__text_symbol *symbol = &symbols[(uint32_t)first.order], *right;
+        const ignis__join *join;
+        if (symbol->id < 0 || symbol->after < 0)
+            continue;
+        right = &symbols[symbol->after];
+        join = ignis__join_find(encoder->tokenizer, symbol->id, right->id);
+        if (!join || join->id != first.id)
+            continue; /* one of the two has become something else since */
+        symbol->id = first.id;
+        right->id = -1;
+        symbol->after = right->after;
+        if (symbol->after >= 0)
+            symbols[symbol->after].before = (int32_t)(symbol - symbols);
+        if ((symbol->before >= 0 && !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+            (symbol->after >= 0 && !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+            return false;
+    }
+    return true;
+}
+
+#define IGNIS__JOIN_FEW 32
+
+/*  Joins symbols of a short piece, looking at all pairs each time; how many are left. */
+static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
+{
+    const ignis__join *joins[IGNIS__JOIN_FEW];
+    ignis__text_symbol *symbols = encoder->symbols;
+    int32_t i, best;
+    for (i = 0; i + 1 < count; i++)
+        joins[i] = ignis__join_find(encoder->tokenizer, symbols[i].id, symbols[i + 1].id);
+    for (;;) {
+        for (best = -1, i = 0; i + 1 < count; i++)
+            if (joins[i] && (best < 0 || joins[i]->rank < joins[best]->rank))
+                best = i;
+        if (best < 0)
+            return count;
+        symbols[best].id = joins[best]->id;
+        for (count--, i = best + 1; i < count; i++) {
+            symbols[i].id = symbols[i + 1].id;
+            joins[i - 1] = joins[i];
+        }
+        if (best + 1 < count)
+            joins[best] = ignis__join_find(encoder->tokenizer, symbols[best].id, symbols[best + 1].id);
+        if (best > 0)
+            joins[best - 1] = ignis__join_find(encoder->tokenizer, symbols[best - 1].id, symbols[best].id);
+    }
+}
+
+/*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
+static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size, ignis__text_symbol *symbols)
+{
+    int32_t count = 0, id;
+    int length = 1, i;
+    bool unknown = false; /* one is still to be written */
+    size_t at;
+    for (at = 0; at < size; at += (size_t)length) {
+        unsigned char byte = (unsigned char)text[at];
+        if (!tokenizer->byte_level)
+            (void)ignis__utf8_code(text + at, &length);
+        id = length == 1 ? tokenizer->single[byte] : ignis__token_find(tokenizer, text + at, (size_t)length, false);
+        if (id >= 0) {
+            if (unknown)
+                symbols[count++].id = tokenizer->info.unknown;
+            unknown = false;
+            symbols[count++].id = id;
+            continue;
+        }
+        for (i = 0; tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0; i++)
+            continue;
+        if (i == length) {
+            for (i = 0; i < length; i++)
+                symbols[count++].id = tokenizer->fallback[(unsigned char)text[at + (size_t)i]];
+        } else if (tokenizer->info.unknown >= 0) {
+            if (unknown && !tokenizer->fuse_unknown)
+                symbols[count++].id = tokenizer->info.unknown;
+            unknown = true;
+        }
+    }
+    if (unknown)
+        symbols[count++].id = tokenizer->info.unknown;
+    return count;
+}
+
+static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+
+static void ignis__bit_set(uint64_t *bits, int32_t at)
+{
+    uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
+    while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
+        continue;
+}
+
+static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
+{
+    ignis__tokenizer *tokenizer = encoder->tokenizer;
+    int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
+    int64_t before = encoder->count;
+    void *items = encoder->symbols;
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+        ignis__encoder_put(encoder, id);
+        return true;
+    }
+    if (!ignis__encoder_room(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
+        return false;
+    encoder->symbols = (ignis__text_symbol *)items;
+    count = ignis__piece_symbols(tokenizer, text, size, encoder->symbols);
+    if (count <= IGNIS__JOIN_FEW)
+        count = ignis__join_few(encoder, count);
+    else if (!ignis__join_many(encoder, count))
+        return false;
+    for (i = 0; i < count; i++)
+        if (encoder->symbols[i].id >= 0)
+            ignis__encoder_put(encoder, encoder->symbols[i].id);
+    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+        if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
+            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__bit_set(tokenizer->known, id);
+    }
+    return true;
+}
+
+/* --- a text ---------------------------------------------------------------------------------------------------------- */
+
+/*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
+static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0, end;
+    if (tokenizer->prefix_space && size > 0 && text[0] != ' ') {
+        encoder->spaced.size = 0;
+        if (!ignis__bytes_add(&encoder->spaced, " ", 1) || !ignis__bytes_add(&encoder->spaced, text, size))
+            return false;
+        text = encoder->spaced.data;
+        size = encoder->spaced.size;
+    }
+    for (; at < size; at = end) {
+        end = ignis__split_next(tokenizer->split, text, size, at);
+        if (!ignis__encode_piece(encoder, text + at, end - at))
+            return false;
+    }
+    return true;
+}
+
+/*  The same, where numbers are cut out before anything else. */
+static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
+{
+    size_t begin = 0, at = 0;
+    int length, next_length;
+    bool digit, next = size > 0 && ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT;
+    (void)ignis__char_at(text, size, 0, &next_length);
+    while (at < size) {
+        digit = next;
+        length = next_length;
+        at += (size_t)length;
+        next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
+        if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
+            continue;
+        if (!ignis__encode_run(encoder, text + begin, at - begin))
+            return false;
+        begin = at;
+    }
+    return true;
+}
+
+/*  Characters of a vocabulary of pieces: with U+2581 for spaces, and cut where that changes nothing. */
+static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    bool first = text == encoder->front, split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low,
+         before = false;
+    size_t at, begin = 0;
+    if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
+        ignis__bytes *out = &encoder->spaced;
+        out->size = 0;
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS || (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) && !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+            return false;
+        for (at = 0; at < size; at++)
+            if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
+                return false;
+        text = out->data;
+        size = out->size;
+    }
+    for (at = 0; (split || tokenizer->words) && at < size; at += low ? 3 : 1, before = low) {
+        low = size - at >= 3 && memcmp(text + at, IGNIS__LOW_LINE, 3) == 0;
+        if (low && at > begin && (split || !before)) {
+            if (!ignis__encode_piece(encoder, text + begin, at - begin))
+                return false;
+            begin = at;
+        }
+    }
+    return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
+}
+
+/*  Normalized text without added tokens. */
+static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
+{
+    if (!encoder->tokenizer->byte_level)
+        return ignis__encode_characters(encoder, text, size);
+    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size) : ignis__encode_run(encoder, text, size);
+}
+
+/*  Whether a character of a word stands right before a place, or at it. */
+static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
+{
+    int length;
+    if (before ? at == 0 : at == size)
+        return false;
+    if (before)
+        while ((text[--at] & 0xC0) == 0x80)
+            continue;
+    return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
+}
+
+/*  The longest added token that stands at a place; null: none. */
+static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at)
+{
+    const ignis__added *found = NULL;
+    int low = 0, high = set->count, begin, end;
+    size_t depth;
+    for (depth = 0; low < high; depth++) {
+        unsigned char c;
+        if (set->items[low].size == depth)
+            found = &set->items[low++];
+        if (at + depth == size)
+            break;
+        c = (unsigned char)text[at + depth];
+        for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] < c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        low = begin;
+        for (end = high; begin < end;) {
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] <= c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        high = begin;
+    }
+    return found;
+}
+
+/*  A text between added tokens that were matched in the raw one, normalized. */
+static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    int i;
+    for (i = 0; i < tokenizer->normal_count; i++) {
+        const ignis__normal *normal = &tokenizer->normals[i];
+        ignis__bytes *out = &encoder->normal[i % 2];
+        size_t at = 0, begin = 0, from = normal->from ? strlen(normal->from) : 0;
+        bool ok = true;
+        out->size = 0;
+        if (normal->kind == IGNIS__NORMAL_NFC) {
+            ok = ignis__nfc_add(out, *text, *size);
+        } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
+            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
+        } else {
+            while (ok && *size - at >= from) {
+                if (memcmp(*text + at, normal->from, from) != 0) {
+                    at++;
+                    continue;
+                }
+                ok = ignis__bytes_add(out, *text + begin, at - begin) && ignis__bytes_add(out, normal->to, strlen(normal->to));
+                begin = at += from;
+            }
+            ok = ok && ignis__bytes_add(out, *text + begin, *size - begin);
+        }
+        if (!ok)
+            return false;
+        *text = out->data;
+        *size = out->size;
+    }
+    return true;
+}
+
+/*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
+static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
+{
+    const ignis__added_set *set = &encoder->tokenizer->added[level];
+    size_t at = 0, done = 0, begin, end;
+    const ignis__added *found = NULL;
+    int length;
+    for (;;) {
+        for (found = NULL; at < size && !found; at += !found)
+            if (set->first[(unsigned char)text[at]])
+                found = ignis__added_at(set, text, size, at);
+        begin = end = at;
+        if (found) {
+            at = end += found->size;
+            if ((encoder->plain && found->special) ||
+                (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
+                continue;
+            while (found->lstrip && begin > done) {
+                size_t last = begin - 1;
+                while (last > 0 && (text[last] & 0xC0) == 0x80)
+                    last--;
+                if (!(ignis__char_at(text, size, last, &length) & IGNIS__CHAR_SPACE))
+                    break;
+                begin = last;
+            }
+            if (found->rstrip)
+                end = ignis__char_skip(text, size, end, IGNIS__CHAR_SPACE, false);
+        }
+        if (begin > done) {
+            const char *part = text + done;
+            size_t part_size = begin - done;
+            if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
+                           : !ignis__encode_normal(encoder, &part, &part_size) ||
+                                 (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
+                encoder->failed = true;
+                return false;
+            }
+        }
+        if (!found)
+            return true;
+        ignis__encoder_put(encoder, found->id);
+        done = end;
+    }
+}
+
+static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0;
+    int i, length = 1;
+    while (at < size && (length = ignis__utf8_length(text + at, size - at)) > 0)
+        at += (size_t)length;
+    if (at < size) {
+        if (!ignis__bytes_add_fixed(&encoder->fixed, text, size)) {
+            encoder->failed = true;
+            return false;
+        }
+        text = encoder->fixed.data;
+        size = encoder->fixed.size;
+    }
+    for (i = 0; !no_bos && i < tokenizer->front_count; i++)
+        ignis__encoder_put(encoder, tokenizer->front[i]);
+    if (!ignis__encode_level(encoder, 0, text, size))
+        return false;
+    for (i = 0; !no_bos && i < tokenizer->back_count; i++)
+        ignis__encoder_put(encoder, tokenizer->back[i]);
+    return true;
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------------- */
+
+/*  Items that grow in number. */
+typedef struct ignis__list {
+    char *items;
+    size_t size; /* of an item */
+    int64_t count, capacity;
+} ignis__list;
+
+/*  One more item, zeroed; null: there is no memory. */
+static void *ignis__list_add(ignis__list *list)
+{
+    if (list->count == list->capacity) {
+        int64_t capacity = list->capacity ? list->capacity * 2 : 64;
+        char *items = (char *)ignis__alloc((size_t)capacity * list->size);
+        if (!items)
+            return NULL;
+        if (list->count)
+            memcpy(items, list->items, (size_t)list->count * list->size);
+        ignis__free(list->items);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return list->items + (size_t)list->count++ * list->size;
+}
+
+typedef struct ignis__token_entry {
+    const char *text;
+    size_t size;
+    int64_t id;
+    bool odd;   /* its text does not stand for bytes */
+    bool apart; /* text never becomes it */
+    float score;
+} ignis__token_entry;
+
+typedef struct ignis__merge_entry {
+    const char *left, *right;
+    size_t left_size, right_size;
+    uint32_t rank;
+    int32_t ids[3]; /* left, right, joined */
+} ignis__merge_entry;
+
+/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+typedef struct ignis__text_part {
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
+    int64_t invert, individual, prefix, use_regex, split, start, stop;
+} ignis__text_part;
+
+enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
+
+static const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+
+#define IGNIS__TEMPLATE_TOKENS 16
+
+/*  What opening a tokenizer has. Texts are in the file that is being read. */
+typedef struct ignis__text_load {
+    const char *call, *path;
+    ignis__tokenizer *tokenizer;
+    ignis__json json;
+    ignis__list entries, merges, added;
+    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    int part_count[IGNIS__PART_KINDS];
+    const char *model, *unknown; /* null: none */
+    bool has_vocabulary, has_merges, dropout, affix;
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    bool template_behind[IGNIS__TEMPLATE_TOKENS];
+    int template_count;
+    bool template_text; /* the template has the text once */
+    const char *special_name[IGNIS__TEMPLATE_TOKENS];
+    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
+    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
+    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    char fault[400];
+} ignis__text_load;
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    va_list args;
+    if (load->diagnostic == IGNIS_DIAG_NONE) {
+        load->diagnostic = diagnostic;
+        va_start(args, format);
+        vsnprintf(load->fault, sizeof load->fault, format, args);
+        va_end(args);
+    }
+    return false;
+}
+
+IGNIS__COLD static bool ignis__text_no_memory(ignis__text_load *load)
+{
+    return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
+}
+
+/*  Steps over a word, such as null, if it is next. */
+static bool ignis__json_word(ignis__json *json, const char *word)
+{
+    size_t size = strlen(word);
+    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size) != 0)
+        return false;
+    json->at += size;
+    return true;
+}
+
+/*  True or false; false after a fault. */
+static bool ignis__json_bool(ignis__json *json)
+{
+    bool value = ignis__json_word(json, "true");
+    if (!value && !ignis__json_word(json, "false"))
+        ignis__json_fail(json, "true or false is missing");
+    return value;
+}
+
+/*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
+static const char *ignis__json_field(ignis__json *json, bool *first)
+{
+    size_t size;
+    const char *name;
+    if (!ignis__json_more(json, '}', first))
+        return NULL;
+    name = ignis__json_string(json, &size);
+    ignis__json_expect(json, ':');
+    return json->fault[0] ? NULL : name;
+}
+
+/*  A text without a 0 in it; null for null. */
+static const char *ignis__json_words(ignis__json *json)
+{
+    size_t size;
+    const char *text;
+    if (ignis__json_word(json, "null"))
+        return NULL;
+    text = ignis__json_string(json, &size);
+    if (strlen(text) != size)
+        ignis__json_fail(json, "the text %s goes on behind a character 0", ignis__name_write(text).text);
+    return text;
+}
+
+/*  {"id": "<s>", "ids": [1], ...} for each name. */
+IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name, *field;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        bool first_field = true, first_id = true;
+        int at = load->special_count++, *count = &load->special_id_count[at];
+        if (at == IGNIS__TEMPLATE_TOKENS) {
+            load->special_count--;
+            ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            return;
+        }
+        load->special_name[at] = name;
+        ignis__json_expect(json, '{');
+        while ((field = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(field, "ids") != 0) {
+                ignis__json_skip(json);
+                continue;
+            }
+            ignis__json_expect(json, '[');
+            for (*count = 0; ignis__json_more(json, ']', &first_id);) {
+                int64_t id = ignis__json_count(json);
+                if (id >= IGNIS__TOKEN_LIMIT || *count == IGNIS__TEMPLATE_TOKENS)
+                    ignis__json_fail(json, "a special token of a template has an id of at least %lld, or more than %d ids",
+                                     (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
+                else
+                    load->special_ids[at][(*count)++] = (int32_t)id;
+            }
+        }
+    }
+}
+
+/*  [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] */
+IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *kind, *field;
+    load->template_count = 0;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_kind = true;
+        ignis__json_expect(json, '{');
+        while ((kind = ignis__json_field(json, &first_kind)) != NULL) {
+            bool special = strcmp(kind, "SpecialToken") == 0, first_field = true;
+            const char *id = NULL;
+            ignis__json_expect(json, '{');
+            while ((field = ignis__json_field(json, &first_field)) != NULL) {
+                if (strcmp(field, "id") == 0)
+                    id = ignis__json_words(json);
+                else
+                    ignis__json_skip(json);
+            }
+            if (json->fault[0])
+                return;
+            if (!id || (!special && (strcmp(kind, "Sequence") != 0 || strcmp(id, "A") != 0 || load->template_text)))
+                ignis__json_fail(json, "a template of one text is more than special tokens around the text A");
+            else if (!special)
+                load->template_text = true;
+            else if (load->template_count == IGNIS__TEMPLATE_TOKENS)
+                ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            else {
+                load->template_behind[load->template_count] = load->template_text;
+                load->template_name[load->template_count++] = id;
+            }
+        }
+    }
+}
+
+/*  A normalizer and its like: null, one step, or a sequence of steps, which come one after the other. */
+IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
+{
+    static const struct {
+        const char *name;
+        char type; /* a text, a number, true or false */
+        size_t at;
+    } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
+                  {"prepend", 't', offsetof(ignis__text_part, prepend)},
+                  {"content", 't', offsetof(ignis__text_part, content)},
+                  {"behavior", 't', offsetof(ignis__text_part, behavior)},
+                  {"replacement", 't', offsetof(ignis__text_part, replacement)},
+                  {"prepend_scheme", 't', offsetof(ignis__text_part, scheme)},
+                  {"invert", 'b', offsetof(ignis__text_part, invert)},
+                  {"individual_digits", 'b', offsetof(ignis__text_part, individual)},
+                  {"add_prefix_space", 'b', offsetof(ignis__text_part, prefix)},
+                  {"use_regex", 'b', offsetof(ignis__text_part, use_regex)},
+                  {"split", 'b', offsetof(ignis__text_part, split)},
+                  {"start", 'n', offsetof(ignis__text_part, start)},
+                  {"stop", 'n', offsetof(ignis__text_part, stop)}};
+    static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
+    ignis__json *json = &load->json;
+    ignis__text_part part;
+    bool first = true, first_step = true, sequence = false;
+    const char *name;
+    int i;
+    if (ignis__json_word(json, "null"))
+        return;
+    if (depth > 8) {
+        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__part_names[kind]);
+        return;
+    }
+    memset(&part, 0, sizeof part);
+    part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
+            continue;
+        if (i < IGNIS__COUNT(fields)) {
+            char *at = (char *)&part + fields[i].at;
+            if (fields[i].type == 't')
+                *(const char **)(void *)at = ignis__json_words(json);
+            else if (!ignis__json_word(json, "null"))
+                *(int64_t *)(void *)at = fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+        } else if (strcmp(name, sequences[kind]) == 0) {
+            sequence = true;
+            ignis__json_expect(json, '[');
+            while (ignis__json_more(json, ']', &first_step))
+                ignis__part_read(load, kind, depth + 1);
+        } else if (strcmp(name, "pattern") == 0) {
+            bool first_pattern = true;
+            ignis__json_expect(json, '{');
+            while ((name = ignis__json_field(json, &first_pattern)) != NULL)
+                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
+            ignis__template_single(load);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
+            ignis__template_specials(load);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+    if (json->fault[0] || sequence)
+        return;
+    if (!part.type)
+        ignis__json_fail(json, "a %s has no type", ignis__part_names[kind]);
+    else if (load->part_count[kind] == IGNIS__TEXT_STEPS)
+        ignis__json_fail(json, "a %s has more than %d steps", ignis__part_names[kind], IGNIS__TEXT_STEPS);
+    else
+        load->parts[kind][load->part_count[kind]++] = part;
+}
+
+/*  [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}] */
+IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    if (ignis__json_word(json, "null"))
+        return;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_field = true, has_id = false;
+        ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        added->normalized = true;
+        added->order = (int)load->added.count;
+        ignis__json_expect(json, '{');
+        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(name, "content") == 0) {
+                added->text = ignis__json_string(json, &added->size);
+            } else if (strcmp(name, "id") == 0) {
+                int64_t id = ignis__json_count(json);
+                has_id = true;
+                if (id >= IGNIS__TOKEN_LIMIT)
+                    ignis__json_fail(json, "an added token has the id %lld; ids are below %lld", (long long)id,
+                                     (long long)IGNIS__TOKEN_LIMIT);
+                added->id = (int32_t)id;
+            } else if (strcmp(name, "single_word") == 0) {
+                added->single_word = ignis__json_bool(json);
+            } else if (strcmp(name, "lstrip") == 0) {
+                added->lstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "rstrip") == 0) {
+                added->rstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "normalized") == 0) {
+                added->normalized = ignis__json_bool(json);
+            } else if (strcmp(name, "special") == 0) {
+                added->special = ignis__json_bool(json);
+            } else {
+                ignis__json_skip(json);
+            }
+        }
+        if (!json->fault[0] && (!added->text || !has_id))
+            ignis__json_fail(json, "an added token has no %s", added->text ? "id" : "content");
+    }
+}
+
+/*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
+IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        if (!merge) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        if (ignis__json_take(json, '[')) {
+            merge->left = ignis__json_string(json, &merge->left_size);
+            ignis__json_expect(json, ',');
+            merge->right = ignis__json_string(json, &merge->right_size);
+            ignis__json_expect(json, ']');
+        } else {
+            size_t size;
+            const char *both = ignis__json_string(json, &size), *space = (const char *)memchr(both, ' ', size);
+            merge->left = both;
+            merge->left_size = space ? (size_t)(space - both) : 0;
+            merge->right = space ? space + 1 : both;
+            merge->right_size = space ? size - merge->left_size - 1 : 0;
+            if (!json->fault[0] && (!space || memchr(merge->right, ' ', merge->right_size)))
+                ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
+        }
+        merge->rank = (uint32_t)(load->merges.count - 1);
+    }
+}
+
+IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    size_t size;
+    if (ignis__json_peek(json) != '{') { /* that of another kind of model */
+        ignis__json_skip(json);
+        return;
+    }
+    load->has_vocabulary = true;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        ignis__token_entry *entry;
+        const char *text = ignis__json_string(json, &size);
+        ignis__json_expect(json, ':');
+        entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        if (!entry) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        entry->text = text;
+        entry->size = size;
+        entry->id = ignis__json_count(json);
+        if (entry->id >= IGNIS__TOKEN_LIMIT)
+            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text, (long long)entry->id,
+                             (long long)IGNIS__TOKEN_LIMIT);
+    }
+}
+
+IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool first = true;
+    const char *name, *text;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        if (strcmp(name, "type") == 0) {
+            load->model = ignis__json_words(json);
+        } else if (strcmp(name, "unk_token") == 0) {
+            load->unknown = ignis__json_words(json);
+        } else if (strcmp(name, "vocab") == 0) {
+            ignis__vocabulary_read(load);
+        } else if (strcmp(name, "merges") == 0) {
+            load->has_merges = true;
+            ignis__merges_read(load);
+        } else if (strcmp(name, "ignore_merges") == 0) {
+            tokenizer->ignore_merges = ignis__json_bool(json);
+        } else if (strcmp(name, "byte_fallback") == 0) {
+            tokenizer->byte_fallback = ignis__json_bool(json);
+        } else if (strcmp(name, "fuse_unk") == 0) {
+            tokenizer->fuse_unknown = ignis__json_bool(json);
+        } else if (strcmp(name, "dropout") == 0) {
+            load->dropout = !ignis__json_word(json, "null");
+            if (load->dropout) {
+                const char *digits = (ignis__json_peek(json), json->at);
+                ignis__json_skip(json);
+                load->dropout = !(json->at - digits > 0 && strspn(digits, "0.") >= (size_t)(json->at - digits));
+            }
+        } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
+            text = ignis__json_words(json);
+            load->affix = load->affix || (text && *text);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+}
+
+/*  tokenizer.json, as it stands; what it means is looked at afterwards. */
+IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    int i;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__part_names[i]) != 0; i++)
+            continue;
+        if (i < IGNIS__PART_KINDS)
+            ignis__part_read(load, i, 0);
+        else if (strcmp(name, "added_tokens") == 0)
+            ignis__added_read(load);
+        else if (strcmp(name, "model") == 0)
+            ignis__text_model_read(load);
+        else
+            ignis__json_skip(json);
+    }
+    if (load->diagnostic == IGNIS_DIAG_NONE && !json->fault[0] && (ignis__json_peek(json), json->at != json->end))
+        ignis__json_fail(json, "something follows the end of the JSON text");
+    if (json->fault[0])
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+    return load->diagnostic == IGNIS_DIAG_NONE;
+}
+
+/*  Refuses a step of a part by its name. */
+IGNIS__COLD static bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part, const char *why)
+{
+    return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s", ignis__part_names[kind],
+                             ignis__name_write(part->type).text, *why ? ": " : "", why);
+}
+
+static bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+
+IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i;
+    for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
+        const ignis__text_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
+        ignis__normal *normal = &tokenizer->normals[tokenizer->normal_count++];
+        if (ignis__text_is(part->type, "NFC")) {
+            normal->kind = IGNIS__NORMAL_NFC;
+        } else if (ignis__text_is(part->type, "Prepend") && part->prepend) {
+            normal->kind = IGNIS__NORMAL_PREPEND;
+            normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
+        } else if (ignis__text_is(part->type, "Replace") && part->string && *part->string && part->content) {
+            normal->kind = IGNIS__NORMAL_REPLACE;
+            normal->from = ignis__tokenizer_keep_text(tokenizer, part->string, strlen(part->string));
+            normal->to = ignis__tokenizer_keep_text(tokenizer, part->content, strlen(part->content));
+        } else {
+            return ignis__part_refuse(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
+        }
+        if (normal->kind != IGNIS__NORMAL_NFC && (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
+            return ignis__text_no_memory(load);
+    }
+    return true;
+}
+
+/*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
+IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind, const ignis__text_part *part)
+{
+    static const char *const schemes[] = {"", "always", "first", "never"};
+    int i;
+    const char *scheme = part->scheme ? part->scheme : part->prefix == 0 ? "never" : "always";
+    if (!ignis__text_is(part->replacement, IGNIS__LOW_LINE)) {
+        ignis__part_refuse(load, kind, part, "its replacement is not U+2581");
+        return IGNIS__METASPACE_NONE;
+    }
+    for (i = 1; i < IGNIS__COUNT(schemes); i++)
+        if (strcmp(scheme, schemes[i]) == 0)
+            return (ignis__metaspace)i;
+    ignis__part_refuse(load, kind, part, scheme);
+    return IGNIS__METASPACE_NONE;
+}
+
+/*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
+IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__text_part *part = load->parts[IGNIS__PART_SPLITTER];
+    int i, k, count = load->part_count[IGNIS__PART_SPLITTER];
+    for (i = 0; i < count; i++, part++) {
+        bool last = i == count - 1;
+        if (ignis__text_is(part->type, "Metaspace") && count == 1) {
+            tokenizer->metaspace = ignis__metaspace_take(load, IGNIS__PART_SPLITTER, part);
+            tokenizer->metaspace_split = part->split != 0;
+            return tokenizer->metaspace != IGNIS__METASPACE_NONE;
+        }
+        if (ignis__text_is(part->type, "Digits") && i == 0 && !last) {
+            tokenizer->digits = part->individual == 1 ? 1 : 2;
+        } else if (ignis__text_is(part->type, "Split") && tokenizer->split == IGNIS__SPLIT_NONE && !last) {
+            if (!part->regex)
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "its pattern is no regular expression");
+            if (!(ignis__text_is(part->behavior, "Isolated") && part->invert != 1) &&
+                !(ignis__text_is(part->behavior, "Removed") && part->invert == 1))
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "it does not keep what its pattern matches, and that alone");
+            for (k = 0; k < IGNIS__COUNT(ignis__text_splits); k++)
+                if (strcmp(part->regex, ignis__text_splits[k].pattern) == 0)
+                    tokenizer->split = ignis__text_splits[k].split;
+            if (tokenizer->split == IGNIS__SPLIT_NONE)
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, part->regex);
+        } else if (ignis__text_is(part->type, "ByteLevel") && last) {
+            tokenizer->byte_level = true;
+            tokenizer->prefix_space = part->prefix == 1;
+            if (tokenizer->split != IGNIS__SPLIT_NONE && (tokenizer->prefix_space || part->use_regex != 0))
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                          "it splits again, or puts spaces between what is split already");
+            if (part->use_regex != 0)
+                tokenizer->split = IGNIS__SPLIT_GPT2;
+        } else {
+            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, last && count > 1 ? "at the end of several" : "");
+        }
+    }
+    return true;
+}
+
+/*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
+IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__text_part *part = load->parts[IGNIS__PART_DECODER];
+    int i, count = load->part_count[IGNIS__PART_DECODER];
+    bool replaced = false, fused = false;
+    if (count == 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has no decoder, and so only tokens with spaces between them");
+    for (i = 0; i < count; i++, part++) {
+        if (tokenizer->byte_level ? ignis__text_is(part->type, "ByteLevel") && count == 1
+                                  : ignis__text_is(part->type, "Metaspace") && count == 1) {
+            if (!tokenizer->byte_level)
+                tokenizer->metaspace_decoder = ignis__metaspace_take(load, IGNIS__PART_DECODER, part);
+            return load->diagnostic == IGNIS_DIAG_NONE;
+        }
+        if (tokenizer->byte_level)
+            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
+        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) && ignis__text_is(part->content, " ") &&
+            i == 0)
+            replaced = true;
+        else if (ignis__text_is(part->type, "Fuse"))
+            fused = true;
+        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 && part->start < 100 &&
+                 fused && i == count - 1)
+            tokenizer->strip = part->start > 0 ? (int)part->start : 0;
+        else if (!ignis__text_is(part->type, "ByteFallback") || fused)
+            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "");
+        else
+            tokenizer->byte_decoder = true;
+    }
+    return replaced || ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
+}
+
+/*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
+    characters stand for no byte, and nothing was changed. */
+static bool ignis__token_bytes(char *text, size_t *size)
+{
+    size_t at, out = 0;
+    int length, round;
+    for (round = 0; round < 2; round++) {
+        for (at = out = 0; at < *size; at += (size_t)length) {
+            uint32_t code = ignis__utf8_code(text + at, &length), byte = 256;
+            if ((code >= 33 && code <= 126) || (code >= 161 && code <= 172) || (code >= 174 && code <= 255))
+                byte = code;
+            else if (code >= 256 && code <= 288)
+                byte = code - 256;
+            else if (code >= 289 && code <= 322)
+                byte = code - 289 + 127;
+            else if (code == 323)
+                byte = 173;
+            if (byte == 256)
+                return false;
+            if (round == 1)
+                text[out++] = (char)byte;
+        }
+    }
+    *size = out;
+    return true;
+}
+
+/*  The id of a text of the file, which is changed as above. */
+static int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+{
+    bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    return ignis__token_find(tokenizer, text, *size, odd);
+}
+
+/*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
+IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens, const int32_t *entry_of)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    uint64_t slots = 16, words = ((uint64_t)tokens + 63) / 64;
+    size_t bytes = 0;
+    int64_t i;
+    for (i = 0; i < load->entries.count; i++)
+        bytes += entries[i].size;
+    while (slots < (uint64_t)model_count * 2)
+        slots *= 2;
+    tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
+    tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
+    tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
+    tokenizer->slots = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)slots * sizeof(ignis__token_slot));
+    tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->slots || !tokenizer->known || !tokenizer->whole)
+        return ignis__text_no_memory(load);
+    tokenizer->slot_mask = slots - 1;
+    tokenizer->info.tokens = (int)tokens;
+    for (bytes = 0, i = 0; i < tokens; i++) {
+        const ignis__token_entry *entry = &entries[entry_of[i] < 0 ? 0 : entry_of[i]];
+        uint64_t hash, at;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        if (entry_of[i] < 0)
+            continue;
+        if (entry->size)
+            memcpy(tokenizer->bytes + bytes, entry->text, entry->size);
+        bytes += entry->size;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->odd ? IGNIS__TOKEN_ODD : 0));
+        if (entry_of[i] >= model_count || entry->apart)
+            continue;
+        tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
+        tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
+        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
+                                     ignis__name_write(entry->text).text);
+        hash = ignis__token_hash(entry->text, entry->size);
+        for (at = hash & tokenizer->slot_mask; tokenizer->slots[at].id; at = (at + 1) & tokenizer->slot_mask)
+            continue;
+        tokenizer->slots[at].tag = (uint32_t)(hash >> 32);
+        tokenizer->slots[at].id = (int32_t)i + 1;
+    }
+    return true;
+}
+
+/*  All tokens: those of the model, and those added to them. */
+IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items, *entry;
+    int64_t model_count = load->entries.count, tokens = 0, i;
+    int32_t *entry_of;
+    char name[8];
+    bool ok = true;
+    for (i = 0; i < model_count; i++)
+        tokens = entries[i].id >= tokens ? entries[i].id + 1 : tokens;
+    for (i = 0; i < load->added.count; i++)
+        tokens = added[i].id >= tokens ? added[i].id + 1 : tokens;
+    if (model_count == 0)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
+    entry_of = (int32_t *)ignis__alloc((size_t)tokens * sizeof *entry_of);
+    if (!entry_of)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < tokens; i++)
+        entry_of[i] = -1;
+    for (i = 0; ok && i < model_count; i++) {
+        entry = &entries[i];
+        if (entry_of[entry->id] >= 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
+                                   ignis__name_write(entries[entry_of[entry->id]].text).text, ignis__name_write(entry->text).text,
+                                   (long long)entry->id);
+        entry_of[entry->id] = (int32_t)i;
+    }
+    for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
+        entries[i].odd = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+    for (i = 0; ok && i < load->added.count; i++) {
+        char *text = (char *)(uintptr_t)added[i].text;
+        size_t size = added[i].size;
+        bool odd;
+        added[i].text = ignis__tokenizer_keep_text(tokenizer, text, size);
+        if (!added[i].text) {
+            ok = ignis__text_no_memory(load);
+            break;
+        }
+        odd = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        if (entry_of[added[i].id] < 0) {
+            entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+            if (!entry) {
+                ok = ignis__text_no_memory(load);
+                break;
+            }
+            entries = (ignis__token_entry *)(void *)load->entries.items;
+            entry->text = text;
+            entry->size = size;
+            entry->odd = odd;
+            entry->id = added[i].id;
+            entry_of[added[i].id] = (int32_t)(load->entries.count - 1);
+            continue;
+        }
+        entry = &entries[entry_of[added[i].id]];
+        if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, which is that of another token",
+                                   ignis__name_write(added[i].text).text, (int)added[i].id);
+    }
+    ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
+    for (i = 0; ok && i < load->added.count; i++) {
+        int32_t id = added[i].id,
+                model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
+                                          tokenizer->begin[id + 1] - tokenizer->begin[id], (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+        if (model >= 0 && model != id)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, but in the vocabulary %d",
+                                   ignis__name_write(added[i].text).text, (int)id, (int)model);
+        if (added[i].special)
+            tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
+    }
+    for (i = 0; ok && i < 256; i++) {
+        name[0] = (char)i;
+        tokenizer->single[i] = tokenizer->byte_level || i < 128 ? ignis__token_find(tokenizer, name, 1, false) : -1;
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
+        tokenizer->fallback[i] = ignis__token_find(tokenizer, name, 6, false);
+    }
+    ignis__free(entry_of);
+    return ok;
+}
+
+/*  The table of pairs, from the ids and ranks of the merges. */
+IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
+    uint64_t size = 16, at;
+    int64_t i;
+    while (size < (uint64_t)load->merges.count * 3 / 2)
+        size *= 2;
+    tokenizer->joins = (ignis__join *)ignis__tokenizer_keep(tokenizer, (size_t)size * sizeof(ignis__join));
+    if (!tokenizer->joins)
+        return ignis__text_no_memory(load);
+    tokenizer->join_mask = size - 1;
+    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
+    for (i = 0; i < load->merges.count; i++) {
+        const ignis__merge_entry *merge = &merges[i];
+        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
+        const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
+        uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;)
+            at = (at + 1) & tokenizer->join_mask;
+        tokenizer->joins[at].key = key;
+        tokenizer->joins[at].rank = merge->rank;
+        tokenizer->joins[at].id = merge->ids[2];
+        for (k = 1; tokenizer->words && k + 3 <= length; k++)
+            if (memcmp(text + k, IGNIS__LOW_LINE, 3) == 0 && (k < 3 || memcmp(text + k - 3, IGNIS__LOW_LINE, 3) != 0))
+                tokenizer->words = false;
+    }
+    return true;
+}
+
+IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
+    ignis__bytes both = IGNIS__ZERO;
+    bool ok = true;
+    int64_t i;
+    int k;
+    for (i = 0; ok && i < load->merges.count; i++) {
+        ignis__merge_entry *merge = &merges[i];
+        size_t size;
+        both.size = 0;
+        ok = ignis__bytes_add(&both, merge->left, merge->left_size) && ignis__bytes_add(&both, merge->right, merge->right_size) &&
+             ignis__bytes_add(&both, "", 1);
+        if (!ok) {
+            ignis__text_no_memory(load);
+            break;
+        }
+        size = both.size - 1;
+        merge->ids[2] = ignis__token_of(tokenizer, both.data, &size);
+        merge->ids[0] = ignis__token_of(tokenizer, merge->left, &merge->left_size);
+        merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
+        for (k = 0; k < 3; k++)
+            if (merge->ids[k] < 0)
+                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld %s a token that is not in its vocabulary",
+                                       (long long)i, k == 2 ? "makes" : "joins");
+    }
+    ignis__free(both.data);
+    return ok;
+}
+
+static int ignis__added_order(const void *a, const void *b)
+{
+    const ignis__added *one = (const ignis__added *)a, *other = (const ignis__added *)b;
+    size_t size = one->size < other->size ? one->size : other->size;
+    int order = size ? memcmp(one->text, other->text, size) : 0;
+    if (order)
+        return order;
+    if (one->size != other->size)
+        return one->size < other->size ? -1 : 1;
+    if (one->special != other->special)
+        return one->special ? -1 : 1; /* as in the library, these are looked at first */
+    return one->order - other->order;
+}
+
+/*  What is cut out of text. What is matched in normalized text is normalized itself. */
+IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__encoder encoder = IGNIS__ZERO;
+    int level, k, kept;
+    int64_t i;
+    bool ok = true;
+    encoder.tokenizer = tokenizer;
+    for (level = 0; ok && level < 2; level++) {
+        ignis__added_set *set = &tokenizer->added[level];
+        set->items = (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        ok = set->items != NULL;
+        for (i = 0; ok && i < load->added.count; i++) {
+            ignis__added *item = &set->items[set->count];
+            const char *text = added[i].text;
+            if (added[i].normalized != (level == 1) || added[i].size == 0)
+                continue;
+            *item = added[i];
+            if (level == 1) {
+                ok = ignis__encode_normal(&encoder, &text, &item->size) &&
+                     (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
+                if (item->size == 0)
+                    continue;
+            }
+            set->count++;
+        }
+        if (!ok)
+            break;
+        if (set->count > 1)
+            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_order);
+        for (kept = 0, k = 0; k < set->count; k++)
+            if (kept == 0 || set->items[kept - 1].size != set->items[k].size ||
+                memcmp(set->items[kept - 1].text, set->items[k].text, set->items[k].size) != 0)
+                set->items[kept++] = set->items[k];
+        set->count = kept;
+        for (k = 0; k < kept; k++)
+            set->first[(unsigned char)set->items[k].text[0]] = true;
+    }
+    ignis__encoder_close(&encoder);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The ids around each text. */
+IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i, k;
+    size_t room = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
+    for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
+        const ignis__text_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
+        if (!ignis__text_is(part->type, "ByteLevel") && !ignis__text_is(part->type, "TemplateProcessing"))
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "");
+        if (ignis__text_is(part->type, "TemplateProcessing") && !load->template_text)
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "its template has no place for the text");
+    }
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < load->template_count; i++) {
+        bool behind = load->template_behind[i];
+        int32_t *ids = behind ? tokenizer->back : tokenizer->front;
+        int *count = behind ? &tokenizer->back_count : &tokenizer->front_count, at;
+        for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
+            continue;
+        if (at == load->special_count)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
+                                     ignis__name_write(load->template_name[i]).text);
+        for (k = 0; k < load->special_id_count[at]; k++)
+            ids[(*count)++] = load->special_ids[at][k];
+    }
+    tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
+    return true;
+}
+
+/*  What was read becomes a tokenizer, if all of it is known. */
+IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    size_t size;
+    if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
+                                 load->model ? ignis__name_write(load->model).text : "none");
+    if (!load->has_vocabulary || !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s", load->has_vocabulary ? "merges" : "vocab");
+    if (load->dropout || load->affix)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
+                                 load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
+    if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
+        return false;
+    if (tokenizer->byte_level && tokenizer->byte_fallback)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) || !ignis__added_take(load) ||
+        !ignis__template_take(load))
+        return false;
+    size = load->unknown ? strlen(load->unknown) : 0;
+    tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
+    return true;
+}
+
+/* --- tokenizer_config.json ------------------------------------------------------------------------------------------- */
+
+/*  "<s>", or {"content": "<s>", ...}, or null. */
+static const char *ignis__config_token(ignis__json *json)
+{
+    const char *text = NULL, *name;
+    bool first = true;
+    if (ignis__json_peek(json) != '{')
+        return ignis__json_words(json);
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        if (strcmp(name, "content") == 0)
+            text = ignis__json_words(json);
+        else
+            ignis__json_skip(json);
+    }
+    return text;
+}
+
+/*  A text, or [{"name": "default", "template": a text}, ...], of which it is the default one, or else the first. */
+static const char *ignis__config_template(ignis__json *json)
+{
+    const char *chosen = NULL, *name;
+    bool first = true, is_default = false;
+    if (ignis__json_peek(json) != '[')
+        return ignis__json_words(json);
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        const char *its_name = NULL, *text = NULL;
+        bool first_field = true;
+        ignis__json_expect(json, '{');
+        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(name, "name") == 0)
+                its_name = ignis__json_words(json);
+            else if (strcmp(name, "template") == 0)
+                text = ignis__json_words(json);
+            else
+                ignis__json_skip(json);
+        }
+        if (!chosen || (!is_default && ignis__text_is(its_name, "default"))) {
+            chosen = text;
+            is_default = ignis__text_is(its_name, "default");
+        }
+    }
+    return chosen;
+}
+
+/*  The id of a text: of an added token, or of one of the model; -1: none has it. */
+static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
+{
+    char bytes[256];
+    size_t size = strlen(text);
+    const ignis__added *added;
+    int level;
+    for (level = 0; level < 2; level++)
+        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0)) != NULL && added->size == size)
+            return added->id;
+    if (size >= sizeof bytes)
+        return -1;
+    memcpy(bytes, text, size + 1);
+    return ignis__token_of(tokenizer, bytes, &size);
+}
+
+/*  The ids in front (or behind) are this one, or none. */
+static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+{
+    if (add == 0)
+        *count = 0;
+    if (add != 1 || id < 0 || *count > 0)
+        return;
+    ids[0] = id;
+    *count = 1;
+}
+
+IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "pad_token", "chat_template", "add_bos_token", "add_eos_token"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__json *json = &load->json;
+    const char *texts[4] = {NULL, NULL, NULL, NULL}, *name;
+    int add[2] = {-1, -1}, i;
+    bool first = true, copied = true;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__COUNT(names) && strcmp(name, names[i]) != 0; i++)
+            continue;
+        if (i < 3)
+            texts[i] = ignis__config_token(json);
+        else if (i == 3)
+            texts[i] = ignis__config_template(json);
+        else if (i == IGNIS__COUNT(names))
+            ignis__json_skip(json);
+        else if (!ignis__json_word(json, "null"))
+            add[i - 4] = ignis__json_bool(json);
+    }
+    if (json->fault[0])
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+    if (texts[0]) {
+        tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
+        copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
+    }
+    if (texts[1]) {
+        tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
+        copied = copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
+    }
+    if (texts[2])
+        tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
+    if (texts[3])
+        copied = copied && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    return copied || ignis__text_no_memory(load);
+}
+
+/*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
+IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+{
+    int64_t length = 0;
+    int64_t time;
+    char *text;
+    *size = 0;
+    if (!ignis__file_info(path, &length, &time)) {
+        if (needed)
+            ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
+        return NULL;
+    }
+    if (length > IGNIS__TEXT_LIMIT) {
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
+                          (long long)IGNIS__TEXT_LIMIT);
+        return NULL;
+    }
+    text = (char *)ignis__file_read(path, size);
+    if (!text)
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + *size : NULL;
+    return text;
+}
+
+/*  What lies beside tokenizer.json. */
+IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path, size_t path_size)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool ok;
+    size_t size;
+    char *text;
+    snprintf(path, path_size, "%s/tokenizer_config.json", folder);
+    text = ignis__text_file(load, path, false, &size);
+    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__text_config_take(load);
+    ignis__free(text);
+    if (!ok)
+        return false;
+    snprintf(path, path_size, "%s/chat_template.jinja", folder);
+    text = ignis__text_file(load, path, false, &size);
+    if (!text)
+        return load->diagnostic == IGNIS_DIAG_NONE;
+    if (strlen(text) != size || !ignis__utf8_valid(text))
+        ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
+    else
+        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL || ignis__text_no_memory(load);
+    ignis__free(text);
+    return ok;
+}
+
+/*  Says what family a tokenizer is of, and fills in the rest of its facts. */
+static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+{
+    static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
+    ignis_tokenizer_info *info = &tokenizer->info;
+    info->kind = tokenizer->byte_level ? IGNIS_TOKENIZER_BYTES : IGNIS_TOKENIZER_PIECES;
+    snprintf(info->family, sizeof info->family, "%s",
+             !tokenizer->byte_level                                       ? "llama"
+             : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
+                                                                          : families[tokenizer->split]);
+    info->adds_bos = tokenizer->front_count > 0 && tokenizer->front[0] == info->bos;
+    info->has_template = tokenizer->chat_template != NULL;
+}
+
+/*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
+IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
+{
+    int64_t length, time;
+    size_t size;
+    char *text;
+    bool folder = !ignis__file_info(given, &length, &time);
+    load->path = path;
+    snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    text = ignis__text_file(load, path, true, &size);
+    if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
+        (void)ignis__text_beside_take(load, given, path, path_size);
+    ignis__free(text);
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
+{
+    static const char call[] = "ignis_tokenizer_open";
+    ignis_tokenizer handle = IGNIS__ZERO;
+    ignis__text_load load = IGNIS__ZERO;
+    ignis__tokenizer *tokenizer;
+    char *file;
+    size_t size;
+    if (!ignis__enter(call))
+        return handle;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return handle;
+    }
+    size = strlen(path) + 64;
+    file = (char *)ignis__alloc(size);
+    if (!file) {
+        ignis__fail_host_memory(call, size);
+        return handle;
+    }
+    tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
+    if (tokenizer) {
+        tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+        load.call = call;
+        load.tokenizer = tokenizer;
+        load.entries.size = sizeof(ignis__token_entry);
+        load.merges.size = sizeof(ignis__merge_entry);
+        load.added.size = sizeof(ignis__added);
+        ignis__text_open(&load, path, file, size);
+        if (load.diagnostic == IGNIS_DIAG_NONE) {
+            ignis__tokenizer_facts(tokenizer);
+            handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
+        } else {
+            if (*load.fault)
+                ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
+            ignis__tokenizer_destroy(tokenizer);
+        }
+        ignis__free(load.entries.items);
+        ignis__free(load.merges.items);
+        ignis__free(load.added.items);
+    }
+    ignis__free(file);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer)
+{
+    static const char call[] = "ignis_tokenizer_free";
+    ignis_status status = IGNIS_OK;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (!ignis__handle_kill(held))
+        status = ignis__fail(IGNIS_DIAG_TOKENIZER_FREED, call, "another thread has freed the tokenizer");
+    ignis__tokenizer_drop(held);
+    return status;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info)
+{
+    static const char call[] = "ignis_tokenizer_query";
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (info)
+        *info = held->info;
+    ignis__tokenizer_drop(held);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
+                                     int capacity)
+{
+    static const char call[] = "ignis_tokenizer_encode";
+    ignis__encoder encoder = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int count = -1;
+    if (!held)
+        return -1;
+    if ((!text && size != 0) || (!ids && capacity > 0)) {
+        ignis__fail_null(call, !text && size != 0 ? "text" : "ids");
+    } else if (size < 0 || size > IGNIS__TEXT_LIMIT || capacity < 0) {
+        if (capacity < 0)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        else
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
+                        (long long)IGNIS__TEXT_LIMIT);
+    } else {
+        encoder.tokenizer = held;
+        encoder.plain = desc && desc->plain;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        if (!ignis__encode(&encoder, text ? text : "", (size_t)size, desc && desc->no_bos))
+            ignis__fail_host_memory(call, (size_t)size);
+        else if (encoder.count > INT32_MAX)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+        else
+            count = (int)encoder.count;
+        ignis__encoder_close(&encoder);
+    }
+    ignis__tokenizer_drop(held);
+    return count;
+}
+
+/*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
+static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
+{
+    const char *text = tokenizer->bytes + tokenizer->begin[id];
+    size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at, begin = 0;
+    unsigned byte;
+    char c;
+    if (tokenizer->byte_level)
+        return ignis__bytes_add(out, text, size);
+    if (tokenizer->byte_decoder && size == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
+        strspn(text + 3, "0123456789ABCDEFabcdef") == 2 && sscanf(text + 3, "%2x", &byte) == 1) {
+        c = (char)byte;
+        return ignis__bytes_add(out, &c, 1);
+    }
+    for (at = 0; at + 3 <= size;) {
+        bool taken =
+            first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS || tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
+        if (memcmp(text + at, IGNIS__LOW_LINE, 3) != 0) {
+            at++;
+            continue;
+        }
+        if (!ignis__bytes_add(out, text + begin, at - begin) || (!taken && !ignis__bytes_add(out, " ", 1)))
+            return false;
+        begin = at += 3;
+    }
+    return ignis__bytes_add(out, text + begin, size - begin);
+}
+
+/*  Whether an id is one; if not, it is reported. */
+static bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
+{
+    if (id >= 0 && id < tokenizer->info.tokens)
+        return true;
+    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id, tokenizer->info.tokens);
+    return false;
+}
+
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
+                                         int64_t capacity)
+{
+    static const char call[] = "ignis_tokenizer_decode";
+    ignis__bytes bytes = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int64_t size = -1;
+    int i, strip;
+    bool first = true, known = true, room = true;
+    if (!held)
+        return -1;
+    if ((!ids && count > 0) || (!out && capacity > 0)) {
+        ignis__fail_null(call, !ids && count > 0 ? "ids" : "out");
+    } else if (count < 0 || capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is below 0", count < 0 ? "count" : "capacity");
+    } else {
+        for (i = 0; known && room && i < count; i++) {
+            known = ignis__token_check(call, held, ids[i]);
+            if (!known || (held->flags[ids[i]] & IGNIS__TOKEN_CONTROL && !(desc && desc->control)))
+                continue;
+            room = ignis__token_add(held, ids[i], first, &bytes);
+            first = false;
+        }
+        if (!room)
+            ignis__fail_host_memory(call, bytes.size);
+        for (strip = 0; room && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' '; strip++)
+            continue;
+        size = known && room ? (int64_t)bytes.size - strip : -1;
+        if (size > 0 && capacity > 0)
+            memcpy(out, bytes.data + strip, (size_t)(size < capacity ? size : capacity));
+        ignis__free(bytes.data);
+    }
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char *out, int capacity)
+{
+    static const char call[] = "ignis_tokenizer_piece";
+    ignis__bytes bytes = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int size = -1;
+    if (!held)
+        return -1;
+    if (!out && capacity > 0) {
+        ignis__fail_null(call, "out");
+    } else if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (ignis__token_check(call, held, id)) {
+        if (!ignis__token_add(held, id, false, &bytes)) {
+            ignis__fail_host_memory(call, bytes.size);
+        } else {
+            size = (int)bytes.size;
+            if (size > 0 && capacity > 0)
+                memcpy(out, bytes.data, (size_t)(size < capacity ? size : capacity));
+        }
+        ignis__free(bytes.data);
+    }
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+/*  Whether a stream's call has what it needs. */
+static bool ignis__stream_check(const char *call, const ignis_text_stream *stream, const char *out, int capacity)
+{
+    if (!stream || (!out && capacity > 0))
+        ignis__fail_null(call, stream ? "out" : "stream");
+    else if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (stream->held_count < 0 || stream->held_count > 3)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "stream is no stream: zero it first");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char *out, int capacity)
+{
+    static const char call[] = "ignis_text_stream_put";
+    ignis__tokenizer *held = NULL;
+    ignis_text_stream next;
+    ignis__bytes bytes = IGNIS__ZERO, fixed = IGNIS__ZERO;
+    int size = -1;
+    size_t at = 0, before;
+    bool ok, open = false;
+    if (!ignis__enter(call) || !ignis__stream_check(call, stream, out, capacity) ||
+        (held = ignis__tokenizer_hold(call, stream->tokenizer)) == NULL)
+        return -1;
+    if (!ignis__token_check(call, held, id)) {
+        ignis__tokenizer_drop(held);
+        return -1;
+    }
+    if (held->flags[id] & IGNIS__TOKEN_CONTROL && !stream->control) {
+        ignis__tokenizer_drop(held);
+        return 0;
+    }
+    next = *stream;
+    ok = ignis__bytes_add(&bytes, next.held, (size_t)next.held_count);
+    before = bytes.size;
+    ok = ok && ignis__token_add(held, id, !next.inside && next.stripped == 0 && next.held_count == 0, &bytes);
+    /* spaces at the front of the text; where a byte of a character is held back, that is over */
+    while (!next.inside && next.stripped < held->strip && before == 0 && at < bytes.size && bytes.data[at] == ' ')
+        at++, next.stripped++;
+    if (at < bytes.size || held->strip == 0)
+        next.inside = true;
+    for (before = at; ok && at < bytes.size && !open;) { /* whole characters */
+        int length = ignis__utf8_length(bytes.data + at, bytes.size - at);
+        at += (size_t)(length > 0 ? length : ignis__utf8_broken(bytes.data + at, bytes.size - at, &open));
+    }
+    next.held_count = 0;
+    if (open) {
+        for (at = bytes.size - 1; (bytes.data[at] & 0xC0) == 0x80; at--)
+            continue;
+        next.held_count = (int)(bytes.size - at);
+        memcpy(next.held, bytes.data + at, bytes.size - at);
+    }
+    ok = ok && ignis__bytes_add_fixed(&fixed, bytes.data + before, at - before);
+    if (!ok) {
+        ignis__fail_host_memory(call, bytes.size);
+    } else {
+        size = (int)fixed.size;
+        if (size <= capacity) {
+            if (size)
+                memcpy(out, fixed.data, fixed.size);
+            *stream = next;
+        }
+    }
+    ignis__free(bytes.data);
+    ignis__free(fixed.data);
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity)
+{
+    static const char call[] = "ignis_text_stream_end";
+    int size;
+    if (!ignis__enter(call) || !ignis__stream_check(call, stream, out, capacity))
+        return -1;
+    size = stream->held_count ? 3 : 0;
+    if (size > capacity)
+        return size;
+    if (size)
+        memcpy(out, "\xEF\xBF\xBD", 3);
+    stream->held_count = stream->stripped = 0;
+    stream->inside = false;
+    return size;
+}
 
 /* ===============================================================================================================
    >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
@@ -31177,6 +33773,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #ifndef IGNIS_NO_TENSORS
     ignis__graphs_close(call);
 #endif
+#ifdef IGNIS_MODELS
+    ignis__tokenizers_close(call);
+#endif
     if (ignis__collective_close)
         ignis__collective_close(call);
 #ifndef IGNIS_NO_TENSORS
@@ -31250,6 +33849,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))
 #define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
 #define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
+#define ignis_tokenizer_open(...) IGNIS__AT(ignis_tokenizer_open(__VA_ARGS__))
 #define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
 #define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
 #define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))

@@ -138,7 +138,8 @@ def generate():
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ignis.h")
 with open(path, encoding="utf-8", newline="") as file:
     header = file.read()
-begin, end = "/* clang-format off: written by tools/unicode_tables.py */\n", "/* clang-format on: end of what tools/unicode_tables.py writes */\n"
+begin = "/*  From here on written by tools/unicode_tables.py. */\n/* clang-format off */\n"
+end = "/* clang-format on */\n/*  As far as here. */\n"
 head, rest = header.split(begin)
 _, tail = rest.split(end)
 written = head + begin + "\n".join(generate()) + "\n" + end + tail
