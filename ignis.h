@@ -412,7 +412,7 @@
 
     LIMITS
 
-        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^28 live
+        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^27 live
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units; libraries are not looked for in PATH or the current folder; what is
         kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
@@ -5096,7 +5096,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
     held, so it must not call Ignis. */
 
-/*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
+/*  handle: generation (32 bits) | kind (5 bits) | slot (27 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
     generations is not used again), which is why a stale handle is recognised for ever. */
@@ -5114,8 +5114,13 @@ typedef enum ignis__kind {
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
     IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_COUNT
+    IGNIS__KIND_COUNT,
+    IGNIS__KIND_VALUE = 31 /* no item: a number in the inputs of a formula */
 } ignis__kind;
+
+#define IGNIS__SLOT_BITS 27
+#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
+static inline uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
 
 typedef struct ignis__slot {
     uint64_t state;
@@ -5132,7 +5137,7 @@ typedef struct ignis__former {
 } ignis__former;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 22 /* page k holds 64 << k items: 2^28 in all */
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all */
 
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
@@ -5200,7 +5205,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
-    slot->handle = generation << 32 | (uint64_t)pool->kind << 28 | slot->index;
+    slot->handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
     ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds);
     return slot->handle;
 }
@@ -5234,8 +5239,8 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 /*  The item of a live handle, held; null when the handle is stale or was never given out. */
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
-    uint64_t index = handle & 0xFFFFFFFu;
-    if ((handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
+    uint64_t index = handle & IGNIS__SLOT_MASK;
+    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
         return NULL;
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
@@ -5307,12 +5312,12 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
-    uint64_t index = handle & 0xFFFFFFFu;
+    uint64_t index = handle & IGNIS__SLOT_MASK;
     ignis__former former = IGNIS__ZERO;
     ignis__label out = IGNIS__ZERO;
     ignis__text text;
     ignis__slot *slot;
-    if (!handle || !pool->former || (handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->former || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
@@ -5326,7 +5331,7 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
 
 IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
-    uint64_t kind = handle >> 28 & 15;
+    uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
@@ -15613,21 +15618,24 @@ IGNIS__LOCAL(ignis__value_list, ignis__values, IGNIS__LOCAL_VALUES)
 #define ignis__values (*ignis__values_get())
 #endif
 
-static uint64_t ignis__value_tag(void) { return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)15 << 28; }
+static uint64_t ignis__value_tag(void)
+{
+    return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)IGNIS__KIND_VALUE << IGNIS__SLOT_BITS;
+}
 
 static uint64_t ignis__value_make(double value)
 {
     ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
-    return ignis__value_tag() | (ignis__values.made & 0xFFFFFFFu);
+    return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
 }
 
 /*  Whether a handle is that of a value, which must be one of the last. */
-static bool ignis__value_is(uint64_t handle) { return (handle >> 28 & 15) == 15; }
+static bool ignis__value_is(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
-    uint32_t ago = (ignis__values.made - (uint32_t)handle) & 0xFFFFFFFu;
-    if ((handle & ~(uint64_t)0xFFFFFFF) != ignis__value_tag() || ago >= IGNIS__VALUES) {
+    uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
+    if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES) {
         ignis__fail(IGNIS_DIAG_FORMULA, call, "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
         return false;
     }
