@@ -556,6 +556,7 @@ TEST(frees_wait_for_queued_work)
         }
         drop(array), drop(view); /* waits for the other stream */
         CHECK_INT(sim.live("external"), 0);
+        CHECK_INT(now_at(&other.line), 2);
         CHECK_INT(other.memory.bytes[255], 4);
         CHECK_INT(other.memory.bytes[256], 77);
         CHECK_INT(other.memory.bytes[511], 77);
