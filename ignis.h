@@ -32242,8 +32242,12 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         if (at == load->special_count)
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
-        for (k = 0; k < load->special_id_count[at]; k++)
+        for (k = 0; k < load->special_id_count[at]; k++) {
+            if (load->special_ids[at][k] >= tokenizer->info.tokens)
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
+        }
     }
     tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
     return true;
