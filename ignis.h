@@ -12799,6 +12799,33 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
+/*  Those of generation, which others do not warm up. */
+#ifdef IGNIS_MODELS
+#define IGNIS__BUILTINS_MODELS(X)                                         \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")                \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")                  \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")                \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")                \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")                  \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")                  \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")                  \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                                    \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                                    \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                                    \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                                    \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")                        \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")                        \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")                        \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")                        \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")             \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")             \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4")             \
+    X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
+#else
+#define IGNIS__BUILTINS_MODELS(X)
+#endif
+
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
 #define IGNIS__BUILTINS(X)                                                                     \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
@@ -12965,7 +12992,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+    IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
