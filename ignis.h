@@ -3031,7 +3031,121 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
-typedef struct ignis_model { uint64_t id; } ignis_model; /* TMPMODEL */
+/*  A model that was opened: its weights on a device, its description, its tokenizer. */
+typedef struct ignis_model {
+    uint64_t id;
+} ignis_model;
+
+typedef enum ignis_model_family {
+    IGNIS_MODEL_GPT2 = 1,
+    IGNIS_MODEL_LLAMA, /* Llama 2 and 3, TinyLlama, SmolLM, SmolLM2 */
+    IGNIS_MODEL_QWEN2, /* and Qwen2.5 */
+    IGNIS_MODEL_QWEN3,
+    IGNIS_MODEL_FAMILY_COUNT
+} ignis_model_family;
+
+typedef struct ignis_model_desc {
+    const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
+    ignis_dtype
+        dtype;  /* of the weights on the device: f32, f16, bf16 or f64 (that of most weights in the file; bf16 if they are quantised) */
+    int device; /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;      /* whether ignis_backward computes gradients for the weights (false) */
+    int context;             /* tokens that a sequence has room for (the model's, but at most 4096) */
+    int sequences;           /* that are there at a time (1) */
+    ignis_dtype cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype) */
+    bool (*progress_fn)(int64_t done, int64_t total, void *user_data); /* bytes of the file that were read; false stops (none) */
+    void *user_data;                                                   /* for progress_fn */
+} ignis_model_desc;
+
+typedef struct ignis_model_info {
+    ignis_model_family family;
+    int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
+    int model_context;            /* tokens that the model was made for */
+    int context, sequences;       /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;            /* of the weights on the device */
+    ignis_dtype cache_dtype;      /* of the keys and values of sequences */
+    bool tied;                    /* one table serves as embedding and head */
+    int64_t parameters;           /* numbers in the weights */
+    int64_t file_bytes;           /* of the weights in the file */
+    int64_t weight_bytes;         /* of the weights on the device */
+    int64_t cache_bytes_of_token; /* keys and values of all layers */
+    int64_t cache_bytes;          /* those of all sequences at their full context */
+    int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+} ignis_model_info;
+
+/*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
+    All of a model but the values of its weights is checked, as ignis_model_open does.
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be read), FORMAT (a damaged file; a
+    description that is not complete or contradicts itself or the weights: which is missing, or has another shape), UNSUPPORTED (another
+    family, or something in the description or a type of weights that Ignis does not have: the message names it and its value), MEMORY.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
+
+/*  ignis_model_open - read a model from its files to a device
+    Families go by "model_type" of config.json, or "general.architecture" of a GGUF file. Weights in safetensors files are F32, F16, BF16 or
+    F64; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K, which become numbers of the model's dtype as they are read. Several threads
+    read and convert while others' parts are copied; desc->progress_fn is called on the caller's thread.
+    Returns: the model, or no handle.
+    Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
+    Threads: any. Streams: writes on the current stream, and waits for it. */
+IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
+
+/*  ignis_model_query - what a model is
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null info), FREED.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
+
+/*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
+    Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
+    "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
+    tensor over those rows, which shares their memory and requires no gradient: for reading and writing values. Weights of products are [out,
+    in], those of GPT-2 too, whose files have them the other way round. A tied head is its embedding.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (null, no such weight), FREED, MEMORY.
+    Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
+    tensors may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, FREED.
+    Ownership: the tensors are the model's: do not release them.
+    Threads: any. */
+IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int capacity);
+
+/*  ignis_model_forward - the scores of every next token, for whole texts
+    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, vocab] or [batch, seq, vocab]. Each place sees those
+    before it. Made of Ignis' operations, and recorded as they are: with ignis_model_desc.requires_grad a model is trained through it.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), and those of ignis_embedding, ignis_linear, ignis_rope,
+    ignis_sdpa and the norms.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
+
+/*  ignis_model_save - write a model as a folder, which transformers and ignis_model_open open: config.json and model.safetensors
+    Names and layouts are those of Hugging Face; the dtype is that of the weights on the device. The folder is made if need be. Files of a
+    tokenizer are not written: copy those of the model it came from.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a GGUF file's own frequencies, which config.json has no words
+    for), and those of ignis_save.
+    Ownership: as ignis_save.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
+
+/*  ignis_model_free - free a model and its weights
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: the handle and those of the weights are stale afterwards. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_free(ignis_model model);
+
 /* >>generate ---------------------------------------------------------------------------------------------------- */
 
 /*  Tokens of a text, and what a model's cache has of them. */
@@ -3349,6 +3463,13 @@ static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ign
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+#endif
+#ifdef IGNIS_MODELS
+static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ignis_model_info *info)
+{
+    return ignis_model_inspect(&desc, info);
+}
+static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -27707,7 +27828,8 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     where they are: they become shorter, if anything. */
 typedef struct ignis__json {
     char *start, *at, *end;
-    char fault[256]; /* "" for none */
+    const char *what; /* it reads, in messages; null: the header */
+    char fault[256];  /* "" for none */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -27718,7 +27840,7 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     if (json->fault[0])
         return false;
     ignis__text_begin(&text, json->fault, sizeof json->fault);
-    ignis__text_add(&text, "at byte %lld of the header, ", (long long)(json->at - json->start));
+    ignis__text_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
     va_start(args, format);
     ignis__text_addv(&text, format, args);
     va_end(args);
@@ -27845,7 +27967,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
         }
     }
     if (json->at == json->end)
-        ignis__json_fail(json, "the header ends inside a string");
+        ignis__json_fail(json, "%s ends inside a string", json->what ? json->what : "the header");
     if (json->fault[0])
         return "";
     json->at++;
@@ -27922,6 +28044,51 @@ static void ignis__json_skip_scalar(ignis__json *json)
     }
     if (!ok)
         ignis__json_fail(json, "there is no value");
+}
+
+/*  The value of a decimal number, of digits that were checked: exact up to 2^53 and 22 decimals, and within a few units of the last place
+    beyond. strtod goes by the program's locale. */
+IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
+{
+    double value = 0, power = 1, factor = 10;
+    bool negative = text < end && *text == '-', fraction = false, shrinks;
+    int exponent = 0, shift = 0;
+    uint64_t digits = 0;
+    for (text += negative; text < end && *text != 'e' && *text != 'E'; text++) {
+        if (*text == '.') {
+            fraction = true;
+        } else if (digits < UINT64_C(1000000000000000000)) {
+            digits = digits * 10 + (uint64_t)(*text - '0');
+            shift -= fraction;
+        } else {
+            shift += !fraction;
+        }
+    }
+    if (text < end) {
+        shrinks = text + 1 < end && text[1] == '-';
+        for (text += text + 1 < end && (shrinks || text[1] == '+') ? 2 : 1; text < end && exponent < 100000; text++)
+            exponent = exponent * 10 + (*text - '0');
+        shift += shrinks ? -exponent : exponent;
+    }
+    value = (double)digits;
+    for (exponent = shift < 0 ? -shift : shift; exponent && digits; exponent >>= 1, factor *= factor)
+        power *= exponent & 1 ? factor : 1;
+    value = digits == 0 ? 0 : shift < 0 ? value / power : value * power;
+    return negative ? -value : value;
+}
+
+/*  Any number. */
+IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
+{
+    const char *begin;
+    char c = ignis__json_peek(json);
+    begin = json->at;
+    if (c != '-' && (c < '0' || c > '9')) {
+        ignis__json_fail(json, "a number is missing");
+        return 0;
+    }
+    ignis__json_skip_scalar(json);
+    return json->fault[0] ? 0 : ignis__decimal(begin, json->at);
 }
 
 #define IGNIS__JSON_DEPTH 64
@@ -28280,15 +28447,16 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 }
 
 /*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
-    aligned. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+    aligned. metadata: an object of JSON, or null. A capacity of 0 only measures. */
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
+                                                   size_t capacity)
 {
     ignis__text text;
     int i, k;
     ignis__text_begin(&text, header, capacity);
-    ignis__text_add(&text, "{");
+    ignis__text_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
     for (i = 0; i < count; i++) {
-        if (i)
+        if (i || metadata)
             ignis__text_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
         ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
@@ -28414,9 +28582,9 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count, const char *metadata)
 {
-    size_t size = ignis__safetensors_write(items, count, NULL, 0);
+    size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
     char *header;
     bool ok;
@@ -28433,7 +28601,7 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     }
     for (i = 0; i < 8; i++)
         length[i] = (unsigned char)(size >> 8 * i);
-    ignis__safetensors_write(items, count, header, size + 1);
+    ignis__safetensors_write(items, count, metadata, header, size + 1);
     ok = ignis__save_write(call, path, file, length, 8) && ignis__save_write(call, path, file, header, (int64_t)size);
     ignis__free(header);
     return ok;
@@ -28458,7 +28626,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
 }
 
 /*  Writes a new file, down to the disk. */
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                             const char *metadata)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_NEW);
     void *chunk;
@@ -28470,7 +28639,7 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
     ok = chunk != NULL;
     if (!ok)
         ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK);
-    ok = ok && ignis__save_header(call, path, file, items, count);
+    ok = ok && ignis__save_header(call, path, file, items, count, metadata);
     for (i = 0; ok && i < count; i++)
         ok = ignis__save_array(call, path, file, lent[items[i].index].array, chunk);
     ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
@@ -28481,7 +28650,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 }
 
 /*  Writes a file beside the path, and puts it there when it is whole. */
-static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                                   const char *metadata)
 {
     char *part;
     bool ok;
@@ -28494,7 +28664,8 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
         ignis__fail_host_memory(call, strlen(path) + 64);
         return false;
     }
-    ok = ignis__save_file(call, part, items, lent, count) && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    ok = ignis__save_file(call, part, items, lent, count, metadata) &&
+         (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
     if (ok)
         ignis__folder_flush(path);
     else
@@ -28503,9 +28674,10 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     return ok;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+/*  metadata: an object of JSON for the header, or null. */
+static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
+                                const char *metadata)
 {
-    static const char call[] = "ignis_save";
     ignis__lent *lent;
     ignis__stored *items;
     bool ok;
@@ -28520,12 +28692,17 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
     ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
-         ignis__save_atomically(call, path, items, lent, count);
+         ignis__save_atomically(call, path, items, lent, count, metadata);
     if (lent)
         ignis__lent_release(call, lent, count, ok);
     ignis__free(lent);
     ignis__free(items);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+{
+    return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
@@ -29357,38 +29534,2159 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
    >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
    =============================================================================================================== */
 
-/* ===============================================================================================================
-   >>generate - sequences over a cache of keys and values, sampling, text out.
-   =============================================================================================================== */
-/* TMPMODEL begin */
-struct ignis__engine;
+/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
+    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
+    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__MODEL_STOPS 16
+
 typedef struct ignis__layer {
-    ignis_tensor attn_norm, attn_norm_bias, qkv, qkv_bias, q_norm, k_norm, o, o_bias, mlp_norm, mlp_norm_bias, up, up_bias, down, down_bias;
+    ignis_tensor attn_norm, attn_norm_bias;
+    ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
+    ignis_tensor q_norm, k_norm;
+    ignis_tensor o, o_bias;
+    ignis_tensor mlp_norm, mlp_norm_bias;
+    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor down, down_bias;
 } ignis__layer;
+
+/*  How positions are stretched, as the description says it. */
+typedef enum ignis__stretch {
+    IGNIS__STRETCH_NONE,
+    IGNIS__STRETCH_LINEAR,
+    IGNIS__STRETCH_LLAMA3,
+    IGNIS__STRETCH_YARN,
+    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+} ignis__stretch;
+
 typedef struct ignis__model {
-    ignis__slot slot;
-    int family, layers, heads, kv_heads, head_dim, hidden, inner, vocab, context, sequences;
+    ignis__slot slot; /* first */
+    ignis_model_family family;
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab, context;
     float norm_eps, attention_scale;
-    bool rms, rope, gelu;
-    double *frequencies;
-    ignis_dtype dtype;
+    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool tied;            /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF];
+    float inv_freq[IGNIS__MODEL_HALF]; /* the same for ignis_rope */
+    ignis_dtype dtype, cache_dtype;
+    int room, sequences; /* of the cache: tokens of a sequence, sequences */
+    int32_t bos;         /* -1: none */
+    int32_t stops[IGNIS__MODEL_STOPS];
+    int stop_count; /* tokens that end a text */
     ignis__device *device;
     ignis_tensor embedding, positions, norm, norm_bias, head;
     ignis__layer *layer;
-    void *engine;
-    void (*engine_destroy)(const char *call, struct ignis__engine *e);
+    double eps, theta, attention_factor;
+    ignis__stretch stretch;
+    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
+    int64_t parameters, weight_bytes, file_bytes;
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
+
 static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
-static ignis__model *ignis__model_hold(const char *call, ignis_model handle) { return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id); }
-static void ignis__model_drop(const char *call, ignis__model *m)
+
+static const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2", "qwen3"};
+
+/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+
+/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+typedef struct ignis__config_item {
+    char name[64]; /* a longer one is nothing that anybody asks for */
+    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
+    double number; /* true is 1 */
+    const char *text;
+} ignis__config_item;
+
+typedef struct ignis__config {
+    char *file; /* its text; the texts of items are in it */
+    ignis__config_item *items;
+    int count, capacity;
+    bool no_memory;
+} ignis__config;
+
+static void ignis__config_close(ignis__config *config)
 {
-    if (!ignis__pool_drop(m))
-        return;
-    if (m->engine)
-        m->engine_destroy(call, (struct ignis__engine *)m->engine);
-    ignis__pool_give(&ignis__models, m);
+    ignis__free(config->items);
+    ignis__free(config->file);
+    memset(config, 0, sizeof *config);
 }
-/* TMPMODEL end */
+
+static ignis__config_item *ignis__config_add(ignis__config *config, const char *name)
+{
+    if (config->count == config->capacity) {
+        int capacity = config->capacity ? config->capacity * 2 : 64;
+        ignis__config_item *items = (ignis__config_item *)ignis__alloc((size_t)capacity * sizeof *items);
+        config->no_memory = !items;
+        if (!items)
+            return NULL;
+        if (config->count)
+            memcpy(items, config->items, (size_t)config->count * sizeof *items);
+        ignis__free(config->items);
+        config->items = items;
+        config->capacity = capacity;
+    }
+    snprintf(config->items[config->count].name, sizeof config->items->name, "%s", name);
+    return &config->items[config->count++];
+}
+
+/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+{
+    char c = ignis__json_peek(json), inner[160];
+    ignis__config_item *item = ignis__config_add(config, name);
+    bool first = true;
+    size_t size;
+    if (!item || json->fault[0]) {
+        ignis__json_fail(json, "memory has run out");
+        return;
+    }
+    item->kind = c;
+    if ((c == '{' || c == '[') && depth == 4) {
+        ignis__json_skip(json);
+    } else if (c == '{') {
+        json->at++;
+        while (ignis__json_more(json, '}', &first)) {
+            const char *key = ignis__json_string(json, &size);
+            snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
+            ignis__json_expect(json, ':');
+            ignis__config_value(json, config, inner, depth + 1);
+        }
+    } else if (c == '[') {
+        json->at++;
+        snprintf(inner, sizeof inner, "%.60s[]", name);
+        while (ignis__json_more(json, ']', &first))
+            ignis__config_value(json, config, inner, depth + 1);
+    } else if (c == '"') {
+        item->kind = 't';
+        item->text = ignis__json_string(json, &size);
+    } else if (c == '-' || (c >= '0' && c <= '9')) {
+        item->kind = 'n';
+        item->number = ignis__json_number(json);
+    } else {
+        item->kind = c == 'n' ? '0' : 'b';
+        item->number = c == 't';
+        ignis__json_skip_scalar(json);
+    }
+}
+
+/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+{
+    ignis__json json;
+    int64_t length = 0;
+    int file;
+    bool ok;
+    memset(config, 0, sizeof *config);
+    file = ignis__file_open(path, &length);
+    if (file < 0)
+        return !wanted || ignis__file_fail(call, path, "opened");
+    if (length > IGNIS__HEADER_LIMIT) {
+        ignis__file_close(file);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        return false;
+    }
+    config->file = (char *)ignis__alloc((size_t)length + 1);
+    if (!config->file)
+        ignis__fail_host_memory(call, (size_t)length + 1);
+    ok = config->file != NULL;
+    if (ok && ignis__file_read_at(file, 0, config->file, length) != length)
+        ok = ignis__file_fail(call, path, "read");
+    ignis__file_close(file);
+    if (ok) {
+        memset(&json, 0, sizeof json);
+        json.what = "the file";
+        json.start = json.at = config->file;
+        json.end = config->file + length;
+        if (ignis__json_peek(&json) != '{')
+            ignis__json_fail(&json, "there is no { to begin with");
+        else
+            ignis__config_value(&json, config, "", 0);
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the end of the JSON text");
+        if (config->no_memory)
+            ignis__fail_host_memory(call, sizeof *config->items);
+        else if (json.fault[0])
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' is no sound JSON file: %s", path, json.fault);
+        ok = !json.fault[0] && !config->no_memory;
+    }
+    if (!ok)
+        ignis__config_close(config);
+    return ok;
+}
+
+/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+{
+    int i;
+    for (i = config->count - 1; i >= 0; i--)
+        if (strcmp(config->items[i].name, name) == 0)
+            return config->items[i].kind == '0' ? NULL : &config->items[i];
+    return NULL;
+}
+
+/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that nobody knows */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+static void ignis__model_files_close(ignis__model_files *files)
+{
+    int i;
+    for (i = 0; i < files->path_count; i++) {
+        if (files->shards)
+            ignis__load_close(&files->shards[i]);
+        ignis__free(files->paths[i]);
+    }
+    ignis__free(files->shards);
+    ignis__free(files->paths);
+    ignis__free(files->sources);
+    ignis__config_close(&files->config);
+    ignis__config_close(&files->index);
+    ignis__config_close(&files->generation);
+    if (files->is_gguf)
+        ignis__gguf_close(&files->gguf);
+    memset(files, 0, sizeof *files);
+}
+
+/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+static char *ignis__model_path(const char *call, const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = (char *)ignis__alloc(size);
+    if (path)
+        snprintf(path, size, "%s%s%s", folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/", name);
+    else
+        ignis__fail_host_memory(call, size);
+    return path;
+}
+
+static int ignis__model_source_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
+}
+
+static const ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+{
+    ignis__model_source key;
+    memset(&key, 0, sizeof key);
+    key.name = name;
+    return files->source_count ? (const ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key,
+                                                                      ignis__model_source_order)
+                               : NULL;
+}
+
+/*  Makes room for the list of tensors. */
+static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+{
+    size_t size = (size_t)(count + 1) * sizeof *files->sources;
+    files->sources = (ignis__model_source *)ignis__alloc(size);
+    if (!files->sources)
+        ignis__fail_host_memory(files->call, size);
+    return files->sources != NULL;
+}
+
+static bool ignis__model_sort(ignis__model_files *files)
+{
+    int64_t i;
+    if (files->source_count > 1)
+        qsort(files->sources, (size_t)files->source_count, sizeof *files->sources, ignis__model_source_order);
+    for (i = 1; i < files->source_count; i++) {
+        if (strcmp(files->sources[i - 1].name, files->sources[i].name) == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s is in '%s' and again in '%s'",
+                        ignis__name_write(files->sources[i].name).text, files->paths[files->sources[i - 1].file],
+                        files->paths[files->sources[i].file]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Opens the files of tensors whose names are given, each once. */
+static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+{
+    int64_t total = 0;
+    int i, k;
+    files->paths = (char **)ignis__alloc(((size_t)count + 1) * sizeof *files->paths);
+    files->shards = (ignis__load *)ignis__alloc(((size_t)count + 1) * sizeof *files->shards);
+    if (!files->paths || !files->shards) {
+        ignis__fail_host_memory(files->call, ((size_t)count + 1) * sizeof *files->shards);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        char *path = ignis__model_path(files->call, files->path, names[i]);
+        if (!path || !ignis__load_open(files->call, path, &files->shards[i])) {
+            ignis__free(path);
+            return false;
+        }
+        files->paths[files->path_count++] = path;
+        total += files->shards[i].file.count;
+    }
+    if (!ignis__model_sources(files, total))
+        return false;
+    for (i = 0; i < count; i++) {
+        for (k = 0; k < files->shards[i].file.count; k++) {
+            const ignis__stored *item = &files->shards[i].file.items[k];
+            ignis__model_source *source = &files->sources[files->source_count++];
+            source->name = item->name;
+            source->shape = item->shape;
+            source->file = i;
+            source->begin = files->shards[i].file.data + item->begin;
+            source->end = files->shards[i].file.data + item->end;
+            source->type = ignis__stored_types[item->type].name;
+            source->dtype = ignis__stored_types[item->type].dtype;
+            source->elements = 1;
+            source->bytes = ignis__stored_types[item->type].bits / 8;
+        }
+    }
+    return ignis__model_sort(files);
+}
+
+/*  The shards that model.safetensors.index.json names. */
+static bool ignis__model_index(ignis__model_files *files, const char *path)
+{
+    static const char prefix[] = "weight_map";
+    const char **names;
+    int count = 0, i, k;
+    bool inside = false, ok = true;
+    if (!ignis__config_open(files->call, path, true, &files->index))
+        return false;
+    names = (const char **)ignis__alloc(((size_t)files->index.count + 1) * sizeof *names);
+    if (!names) {
+        ignis__fail_host_memory(files->call, ((size_t)files->index.count + 1) * sizeof *names);
+        return false;
+    }
+    for (i = 0; ok && i < files->index.count; i++) {
+        const ignis__config_item *item = &files->index.items[i];
+        const char *name = item->text;
+        inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
+        if (!inside)
+            continue;
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
+                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+            ok = false;
+        }
+        for (k = count - 1; ok && k >= 0 && strcmp(names[k], name) != 0; k--)
+            continue;
+        if (ok && k < 0)
+            names[count++] = name;
+    }
+    if (ok && count == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no weight_map that names a file", path);
+        ok = false;
+    }
+    ok = ok && ignis__model_shards(files, names, count);
+    ignis__free((void *)names);
+    return ok;
+}
+
+static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
+{
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
+        if (name && strcmp(name, ignis__model_families[i]) == 0)
+            files->family = (ignis_model_family)i;
+    if (files->family)
+        return true;
+    if (name)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
+                    ignis__name_write(name).text);
+    else
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
+    return false;
+}
+
+static bool ignis__model_open_folder(ignis__model_files *files)
+{
+    char *config = ignis__model_path(files->call, files->path, "config.json");
+    char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
+    char *generation = ignis__model_path(files->call, files->path, "generation_config.json");
+    const ignis__config_item *type;
+    static const char *const whole[] = {"model.safetensors"};
+    int64_t size, time;
+    bool ok = config && index && generation && ignis__config_open(files->call, config, true, &files->config) &&
+              ignis__config_open(files->call, generation, false, &files->generation);
+    if (ok) {
+        type = ignis__config_find(&files->config, "model_type");
+        ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
+    }
+    if (ok)
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+    ignis__free(config);
+    ignis__free(index);
+    ignis__free(generation);
+    return ok;
+}
+
+static bool ignis__model_open_gguf(ignis__model_files *files)
+{
+    const char *architecture = NULL;
+    size_t size;
+    int64_t i;
+    files->is_gguf = true;
+    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
+        files->is_gguf = false;
+        return false;
+    }
+    files->paths = (char **)ignis__alloc(sizeof *files->paths);
+    if (files->paths && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
+        files->path_count = 1;
+    if (!files->path_count) {
+        ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
+        return false;
+    }
+    if (ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        return false;
+    for (i = 0; i < files->gguf.tensor_count; i++) {
+        const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
+        ignis__model_source *source = &files->sources[files->source_count++];
+        source->name = tensor->name;
+        source->shape = tensor->shape;
+        source->begin = tensor->begin;
+        source->end = tensor->end;
+        if (tensor->type < 0)
+            continue;
+        source->type = ignis__gguf_types[tensor->type].name;
+        source->dtype = ignis__gguf_types[tensor->type].dtype;
+        source->elements = ignis__gguf_types[tensor->type].elements;
+        source->bytes = ignis__gguf_types[tensor->type].bytes;
+        if (ignis__gguf_types[tensor->type].readable && !source->dtype)
+            source->quant = ignis__gguf_types[tensor->type].id;
+    }
+    return ignis__model_sort(files);
+}
+
+/* --- the description ---------------------------------------------------------------------------------------------------------- */
+
+/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+{
+    const ignis__config_item *item;
+    char name[96];
+    if (files->is_gguf) {
+        if (!gguf)
+            return IGNIS__GGUF_NONE;
+        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        return ignis__gguf_real(&files->gguf, name, value);
+    }
+    item = json ? ignis__config_find(&files->config, json) : NULL;
+    if (!item)
+        return IGNIS__GGUF_NONE;
+    if (item->kind != 'n') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is no number", files->path, json);
+        return IGNIS__GGUF_BAD;
+    }
+    *value = item->number;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    const char *name = files->is_gguf ? gguf : json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
+                    files->path, name ? name : json, value, most);
+        return false;
+    }
+    *size = (int)value;
+    return true;
+}
+
+/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0)
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+    else if (!(value > 0 && value < 1e12))
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+                    files->is_gguf ? gguf : json, value);
+    else
+        *real = value;
+    return value > 0 && value < 1e12;
+}
+
+/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+static const struct {
+    unsigned families; /* 1 << each */
+    const char *name;
+    char kind; /* of the value that is wanted: 'n', 't', 'b'; '0': none at all; 'f' false or not there */
+    double number;
+    const char *texts[3];
+} ignis__model_demands[] = {
+    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "num_experts", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "num_local_experts", '0', 0, {NULL, NULL, NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+};
+
+/*  Refuses what is in config.json and would be ignored. */
+static bool ignis__model_demand(const ignis__model_files *files)
+{
+    char said[80];
+    int i, d, k;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
+            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+                continue;
+            if (item->kind == 't')
+                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+            else if (item->kind == 'n')
+                snprintf(said, sizeof said, "%g", item->number);
+            else
+                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+            if (fits && (item->kind == 'n' || item->kind == 'b'))
+                fits = item->number == ignis__model_demands[d].number;
+            if (fits && item->kind == 't') {
+                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                    continue;
+                fits = ignis__model_demands[d].texts[k] != NULL;
+            }
+            if (fits)
+                continue;
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
+                        item->name, said);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The same for a GGUF file: numbers that have to be 0, or what they are anyway. */
+static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+{
+    static const char *const names[] = {"expert_count", "attention.sliding_window", "rope.dimension_count", "attention.value_length",
+                                        "attention.logit_softcapping"};
+    double value, wanted;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        wanted = i == 2 || i == 3 ? model->head_dim : 0;
+        value = wanted;
+        if (ignis__model_number(files, NULL, names[i], &value) == IGNIS__GGUF_BAD)
+            return false;
+        if (value != wanted) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
+                        ignis__model_families[files->family], names[i], value, wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+static double ignis__ln(double x)
+{
+    const double ln2 = 0.69314718055994530942;
+    double power, square, sum = 0;
+    int exponent = 0, i;
+    for (; x > 1.5; x /= 2)
+        exponent++;
+    for (; x < 0.75; x *= 2)
+        exponent--;
+    power = (x - 1) / (x + 1);
+    square = power * power;
+    for (i = 1; i < 60; i += 2, power *= square)
+        sum += power / i;
+    return 2 * sum + exponent * ln2;
+}
+
+static double ignis__floor(double x)
+{
+    double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+
+/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+{
+    double wave = IGNIS__TURN / frequency, slope;
+    if (wave > original / low)
+        return frequency / factor;
+    if (wave < original / high)
+        return frequency;
+    slope = (original / wave - low) / (high - low);
+    return (1 - slope) * frequency / factor + slope * frequency;
+}
+
+static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+{
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+        continue;
+    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    if (i < IGNIS__COUNT(kinds))
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; default, linear, llama3 and yarn are known",
+                files->path, ignis__name_write(kind).text);
+    return false;
+}
+
+/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
+    rope_parameters; or by keys of a GGUF file. */
+static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+{
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const ignis__config_item *kind;
+    char name[80];
+    size_t size;
+    double context = model->context;
+    bool yarn;
+#define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
+    model->attention_factor = 1;
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta))
+            return false;
+    } else {
+        kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_type"));
+        kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
+        text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
+        if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
+            snprintf(name, sizeof name, "rope_theta");
+        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+            return false;
+    }
+    if (text && !ignis__model_stretch_kind(files, model, text))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_NONE)
+        return true;
+    yarn = model->stretch == IGNIS__STRETCH_YARN;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), "rope.scaling.factor", 0, &model->factor))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_LINEAR)
+        return true;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
+                           yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
+                           yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
+                           yarn ? 32 : 0, &model->high))
+        return false;
+    if (model->high <= model->low) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
+                    files->path, model->low, model->high);
+        return false;
+    }
+    if (!yarn)
+        return true;
+    model->attention_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    return ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", model->attention_factor,
+                             &model->attention_factor);
+#undef IGNIS__IN_GROUP
+}
+
+/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+static double ignis__model_yarn_at(const ignis__model *model, double turns)
+{
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+}
+
+/*  f_i = theta^(-2 i / head_dim), stretched. */
+static void ignis__model_frequencies(ignis__model *model)
+{
+    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    int i;
+    if (model->stretch == IGNIS__STRETCH_YARN) {
+        low = ignis__floor(ignis__model_yarn_at(model, model->high));
+        high = -ignis__floor(-ignis__model_yarn_at(model, model->low));
+        low = low < 0 ? 0 : low;
+        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high == low ? high + 0.001 : high;
+    }
+    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+        t = (i - low) / (high - low == 0 ? 1 : high - low);
+        t = t < 0 ? 0 : t > 1 ? 1 : t;
+        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
+                                : model->stretch == IGNIS__STRETCH_LLAMA3
+                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
+                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
+                                                                        : f;
+    }
+}
+
+/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->head_dim / 2, guess;
+    bool like;
+    if (!source)
+        return true;
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+                    source->type ? source->type : "of an unknown type", ignis__shape_write(&source->shape).text, half);
+        return false;
+    }
+    if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
+        return ignis__file_fail(files->call, files->path, "read");
+    for (i = 0; i < half; i++) {
+        if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
+                        files->path, (double)divisor[i], i);
+            return false;
+        }
+    }
+    model->stretch = IGNIS__STRETCH_TABLE;
+    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+        for (like = true, i = 0; i < half; i++) {
+            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
+        }
+        if (!like)
+            continue;
+        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+
+/*  Tokens that begin and end a text. What is not there, or makes no sense, is none. */
+static void ignis__model_ends(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
+    const ignis__config_item *item;
+    int64_t value = -1;
+    int i, k;
+    model->bos = -1;
+    if (files->is_gguf) {
+        if (ignis__gguf_find(&files->gguf, "tokenizer.ggml.bos_token_id") &&
+            ignis__gguf_int(&files->gguf, "tokenizer.ggml.bos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->bos = (int32_t)value;
+        if (ignis__gguf_int(&files->gguf, "tokenizer.ggml.eos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->stops[model->stop_count++] = (int32_t)value;
+        return;
+    }
+    item = ignis__config_find(&files->config, "bos_token_id");
+    if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
+        model->bos = (int32_t)item->number;
+    for (k = 0; k < 2; k++) {
+        const ignis__config *config = k == 0 ? &files->generation : &files->config;
+        for (i = 0; i < config->count && model->stop_count < IGNIS__MODEL_STOPS; i++) {
+            item = &config->items[i];
+            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n' && item->number >= 0 &&
+                item->number < model->vocab)
+                model->stops[model->stop_count++] = (int32_t)item->number;
+        }
+        if (model->stop_count) /* generation_config.json knows best */
+            break;
+    }
+}
+
+/*  Fills in what the description says. */
+IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+{
+    bool old = files->family == IGNIS_MODEL_GPT2;
+    const ignis__model_source *table;
+    const ignis__config_item *tied;
+    const int limit = 1 << 24;
+    int i;
+    model->family = files->family;
+    model->rms = model->rope = !old;
+    model->gelu = old;
+    if (!files->is_gguf && !ignis__model_demand(files))
+        return false;
+    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
+        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
+                           &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
+                           &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+        return false;
+    if (model->hidden % model->heads == 0)
+        i = model->hidden / model->heads;
+    else
+        i = 0;
+    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
+                    model->hidden);
+        return false;
+    }
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+        return false;
+    if (model->heads % model->kv_heads != 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
+                    model->kv_heads);
+        return false;
+    }
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
+                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    if (files->is_gguf) { /* the table says how many tokens there are */
+        table = ignis__model_source_find(files, "token_embd.weight");
+        model->vocab =
+            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->tied = !ignis__model_source_find(files, "output.weight");
+        if (!ignis__model_demand_gguf(files, model))
+            return false;
+    } else {
+        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+            return false;
+        tied = ignis__config_find(&files->config, "tie_word_embeddings");
+        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    }
+    if (model->rope && !ignis__model_stretch(files, model))
+        return false;
+    model->attention_factor = model->rope ? model->attention_factor : 1;
+    if (model->rope)
+        ignis__model_frequencies(model);
+    if (model->rope && !ignis__model_divisors(files, model))
+        return false;
+    for (i = 0; model->rope && i < model->head_dim / 2; i++)
+        model->inv_freq[i] = (float)model->frequencies[i];
+    model->norm_eps = (float)model->eps;
+    model->attention_scale = (float)(model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2));
+    ignis__model_ends(files, model);
+    return true;
+}
+
+/* --- which tensors become which weights -------------------------------------------------------------------------------- */
+
+#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+#define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
+
+/*  How a tensor lies in the file, where it lies differently. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
+    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
+    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+};
+
+/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
+    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+typedef struct ignis__model_row {
+    unsigned families, optional; /* 1 << each */
+    bool in_layer;
+    size_t member;      /* of ignis__layer or ignis__model */
+    char rows, columns; /* columns 0: one dimension */
+    int how;
+    const char *hf, *gguf;
+    const char *whole; /* the name of the weight, if there are other rows in it */
+} ignis__model_row;
+
+#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
+#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
+#define IGNIS__ROW_G (1u << IGNIS_MODEL_GPT2), 0
+#define IGNIS__ROW_L IGNIS__MODEL_ROTARY, 0
+#define IGNIS__ROW_B IGNIS__MODEL_ROTARY, IGNIS__MODEL_BIASES
+#define IGNIS__ROW_O IGNIS__MODEL_ROTARY, IGNIS__MODEL_ROTARY
+#define IGNIS__ROW_3 (1u << IGNIS_MODEL_QWEN3), 0
+#define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
+#define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
+
+static const ignis__model_row ignis__model_rows[] = {
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm_bias), 'H', 0, 0, "ln_f.bias", "output_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
+
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
+     IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", NULL},
+};
+
+/*  A name of the table with its layer. */
+typedef struct ignis__model_name {
+    char text[96];
+} ignis__model_name;
+
+static ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+{
+    ignis__model_name name;
+    const char *place = strchr(pattern, '#');
+    if (place)
+        snprintf(name.text, sizeof name.text, "%s%.*s%d%s", prefix, (int)(place - pattern), pattern, layer, place + 1);
+    else
+        snprintf(name.text, sizeof name.text, "%s%s", prefix, pattern);
+    return name;
+}
+
+static int64_t ignis__model_letter(const ignis__model *model, char letter)
+{
+    switch (letter) {
+    case 'V': return model->vocab;
+    case 'P': return model->context;
+    case 'H': return model->hidden;
+    case '3': return (int64_t)3 * model->hidden;
+    case 'Q': return (int64_t)model->heads * model->head_dim;
+    case 'K': return (int64_t)model->kv_heads * model->head_dim;
+    case 'D': return model->head_dim;
+    case 'I': return model->inner;
+    default: return 1;
+    }
+}
+
+/*  A row of the table for one layer. */
+typedef struct ignis__model_part {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    const ignis__model_source *from;
+    ignis_tensor *to;
+} ignis__model_part;
+
+/*  The prefix of the names of a family that has one: GPT-2's first files have none. */
+static const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+{
+    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight")) ? "transformer." : "";
+}
+
+static ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row,
+                                              int layer)
+{
+    bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
+    if (files && files->is_gguf)
+        return ignis__model_name_write("", row->gguf, layer);
+    return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+}
+
+static ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+{
+    char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
+    return (ignis_tensor *)(void *)(base + row->member);
+}
+
+/*  Whether the weight of a row is there: in the files, or in the model where those are null. */
+static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row, int layer)
+{
+    int i;
+    if (row->how & IGNIS__MODEL_HEAD)
+        return !model->tied;
+    if (!(row->optional >> model->family & 1))
+        return true;
+    if (!files)
+        return ignis__model_member(model, row, layer)->id != 0;
+    for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+        const ignis__model_row *other = &ignis__model_rows[i];
+        if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
+            ignis__model_source_find(files, ignis__model_name_of(files, model, other, layer).text))
+            return true;
+    }
+    return false;
+}
+
+/*  Every part that there is, those of one weight behind each other. files: null for those of an open model. Returns how many; parts may be null. */
+static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
+{
+    int count = 0, first = 0, i, layer;
+    for (layer = -1; layer < model->layers; layer++) {
+        const ignis__model_row *before = NULL;
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) || !ignis__model_has(files, model, row, layer))
+                continue;
+            if (parts) {
+                ignis__model_part *part = &parts[count];
+                memset(part, 0, sizeof *part);
+                part->row = row;
+                part->layer = layer;
+                part->rows = ignis__model_letter(model, row->rows);
+                part->columns = ignis__model_letter(model, row->columns);
+                part->to = ignis__model_member(model, row, layer);
+                if (before && before->member == row->member)
+                    part->first = parts[count - 1].first + parts[count - 1].rows;
+                else
+                    first = count;
+                parts[first].total += part->rows;
+            }
+            before = row;
+            count++;
+        }
+    }
+    return count;
+}
+
+static ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files, ignis__model *model, int *count)
+{
+    ignis__model_part *parts;
+    size_t size;
+    *count = ignis__model_parts(files, model, NULL);
+    size = ((size_t)*count + 1) * sizeof *parts;
+    parts = (ignis__model_part *)ignis__alloc(size);
+    if (parts)
+        (void)ignis__model_parts(files, model, parts);
+    else
+        ignis__fail_host_memory(call, size);
+    return parts;
+}
+
+/*  Finds the tensor of every part, and checks that it can become it. */
+IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+{
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int i, k;
+    for (i = 0; i < count; i++) {
+        ignis__model_part *part = &parts[i];
+        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        const ignis__model_source *source = ignis__model_source_find(files, name.text);
+        ignis_shape wanted;
+        memset(&wanted, 0, sizeof wanted);
+        wanted.ndim = part->row->columns ? 2 : 1;
+        wanted.dim[0] = part->rows;
+        if (wanted.ndim == 2)
+            wanted.dim[1] = part->columns;
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+            wanted.dim[0] = part->columns;
+            wanted.dim[1] = part->rows;
+        }
+        if (!source) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+                        ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+                        ignis__name_write(name.text).text, files->path, source->type ? source->type : "that is not known");
+            return false;
+        }
+        if (!ignis__shape_same(&source->shape, &wanted)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
+                        ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
+                        ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (source->quant && wanted.ndim == 1) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
+                        ignis__name_write(name.text).text, files->path, source->type);
+            return false;
+        }
+        part->from = source;
+        numel = part->rows * part->columns; /* of the file's own shape: it fits */
+        elements[source->quant ? 0 : source->dtype] += numel;
+        model->parameters += numel;
+        model->file_bytes += source->end - source->begin;
+    }
+    if (!model->dtype) {
+        for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
+            k = elements[i] > elements[k] ? i : k;
+        model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
+    }
+    if (!model->cache_dtype)
+        model->cache_dtype = model->dtype;
+    model->weight_bytes = model->parameters * ignis__dtypes[model->dtype].size;
+    return true;
+}
+
+/* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
+
+/*  A half as a float. */
+static float ignis__half_at(const unsigned char *at) { return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5); }
+
+/*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
+static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
+{
+    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
+    *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+}
+
+/*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
+static void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+{
+    float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
+    int i, j, k, scale = 0, least = 0, q;
+    switch (type) {
+    case IGNIS__GGUF_Q8_0:
+        for (i = 0; i < 32; i++)
+            out[i] = d * (float)(signed char)block[2 + i];
+        break;
+    case IGNIS__GGUF_Q4_0:
+        for (i = 0; i < 16; i++) {
+            out[i] = d * (float)((block[2 + i] & 15) - 8);
+            out[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
+        }
+        break;
+    case IGNIS__GGUF_Q4_1:
+        m = ignis__half_at(block + 2);
+        for (i = 0; i < 16; i++) {
+            float low = d * (float)(block[4 + i] & 15), high = d * (float)(block[4 + i] >> 4);
+            out[i] = low + m;
+            out[i + 16] = high + m;
+        }
+        break;
+    case IGNIS__GGUF_Q6_K:
+        for (i = 0; i < 256; i++) {
+            int h = i / 128, g = i % 128 / 32, l = i % 32;
+            q = (block[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) | (block[128 + 32 * h + l] >> 2 * g & 3) << 4;
+            m = d * (float)(signed char)block[192 + i / 16];
+            out[i] = m * (float)(q - 32);
+        }
+        break;
+    default: /* Q4_K, Q5_K */
+        m = ignis__half_at(block + 2);
+        for (j = 0; j < 8; j++) {
+            const unsigned char *nibbles = block + (type == IGNIS__GGUF_Q5_K ? 48 : 16) + 32 * (j / 2);
+            float step, base;
+            ignis__k_scale(block + 4, j, &scale, &least);
+            step = d * (float)scale;
+            base = m * (float)least;
+            for (k = 0; k < 32; k++) {
+                float value;
+                q = nibbles[k] >> 4 * (j & 1) & 15;
+                if (type == IGNIS__GGUF_Q5_K)
+                    q |= (block[16 + k] >> j & 1) << 4;
+                value = step * (float)q;
+                out[32 * j + k] = value - base;
+            }
+        }
+    }
+}
+
+/*  Converts a row of the file. */
+static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
+                                    ignis_dtype dtype)
+{
+    float block[256];
+    int64_t i;
+    if (!source->quant && source->dtype == dtype) {
+        memcpy(to, from, (size_t)(columns * ignis__dtypes[dtype].size));
+    } else if (!source->quant) {
+        ignis__convert(to, dtype, from, source->dtype, columns);
+    } else {
+        for (i = 0; i < columns; i += source->elements, from += source->bytes) {
+            ignis__dequantise(source->quant, from, block);
+            ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+        }
+    }
+}
+
+/* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
+
+#define IGNIS__MODEL_SLOTS 8
+#define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
+
+typedef struct ignis__model_piece {
+    int part;
+    int64_t first, rows; /* of the part */
+} ignis__model_piece;
+
+typedef struct ignis__model_loading {
+    const char *call;
+    const ignis__model_files *files;
+    const ignis__model *model;
+    ignis__model_part *parts;
+    ignis__model_piece *pieces;
+    int64_t count;
+    int64_t staging_bytes, source_bytes; /* of the largest piece, on the device and in the file */
+    char *staging;                       /* pinned: a slot each */
+    ignis__mutex lock;
+    ignis__condition changed;
+    int64_t next;                     /* piece that nobody reads yet */
+    int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    bool full[IGNIS__MODEL_SLOTS];
+    bool stop;
+    ignis_diagnostic fault;
+    char why[400];
+} ignis__model_loading;
+
+/*  What one who reads has: a file of his own, as two must not share a place in one. */
+typedef struct ignis__model_reader {
+    int file, descriptor; /* -1: none */
+    unsigned char *bytes;
+} ignis__model_reader;
+
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic fault, int file, const char *what, const char *reason)
+{
+    ignis__mutex_lock(&loading->lock);
+    if (!loading->fault)
+        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
+    if (!loading->fault)
+        loading->fault = fault;
+    ignis__mutex_unlock(&loading->lock);
+    return false;
+}
+
+static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at, void *out, int64_t size)
+{
+    int64_t length, got;
+    char reason[160] = "";
+    if (reader->file != file) {
+        if (reader->descriptor >= 0)
+            ignis__file_close(reader->descriptor);
+        reader->file = file;
+        reader->descriptor = ignis__file_open(loading->files->paths[file], &length);
+        if (reader->descriptor < 0)
+            ignis__system_error(reason, sizeof reason);
+    }
+    if (reader->descriptor < 0)
+        return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "opened", reason);
+    got = ignis__file_read_at(reader->descriptor, at, out, size);
+    if (got == size)
+        return true;
+    if (got < 0)
+        ignis__system_error(reason, sizeof reason);
+    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read", got < 0 ? reason : "it has become shorter");
+}
+
+/*  The row of a GGUF file of llama in which row `row` of a part is. */
+static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
+{
+    int64_t half = model->head_dim / 2, inside = row % model->head_dim;
+    return row - inside + 2 * (inside % half) + inside / half;
+}
+
+/*  Reads and converts a piece. */
+static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_source *source = part->from;
+    ignis_dtype dtype = loading->model->dtype;
+    int64_t size = ignis__dtypes[dtype].size, row, k;
+    int64_t row_bytes = part->columns / source->elements * source->bytes, width = piece->rows * source->bytes;
+    bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) { /* columns of the file become rows */
+        for (k = 0; k < part->columns; k++) {
+            if (!ignis__model_read_at(loading, reader, source->file, source->begin + (k * part->rows + piece->first) * source->bytes,
+                                      reader->bytes, width))
+                return false;
+            for (row = 0; row < piece->rows; row++)
+                ignis__model_source_row(source, reader->bytes + row * source->bytes, 1, out + (row * part->columns + k) * size, dtype);
+        }
+        return true;
+    }
+    if (!source->quant && source->dtype == dtype && !pairs)
+        return ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, out, piece->rows * row_bytes);
+    if (!ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, reader->bytes,
+                              piece->rows * row_bytes))
+        return false;
+    if (!pairs && !source->quant) {
+        ignis__convert(out, dtype, reader->bytes, source->dtype, piece->rows * part->columns);
+        return true;
+    }
+    for (row = 0; row < piece->rows; row++)
+        ignis__model_source_row(source, reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes,
+                                part->columns, out + row * part->columns * size, dtype);
+    return true;
+}
+
+static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model_reader *reader)
+{
+    reader->file = reader->descriptor = -1;
+    reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
+    return reader->bytes || ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
+}
+
+static void ignis__model_reader_close(ignis__model_reader *reader)
+{
+    if (reader->descriptor >= 0)
+        ignis__file_close(reader->descriptor);
+    ignis__free(reader->bytes);
+}
+
+/*  A thread: takes the next piece, waits for its slot, fills it. */
+static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
+{
+    ignis__model_loading *loading = (ignis__model_loading *)pointer;
+    ignis__model_reader reader;
+    bool ok = ignis__model_reader_open(loading, &reader), stop = !ok;
+    while (!stop) {
+        int64_t piece, slot;
+        ignis__mutex_lock(&loading->lock);
+        piece = loading->next++;
+        slot = piece % IGNIS__MODEL_SLOTS;
+        while (!loading->stop && piece < loading->count && loading->turn[slot] != piece)
+            ignis__condition_wait(&loading->changed, &loading->lock);
+        stop = loading->stop || piece >= loading->count;
+        ignis__mutex_unlock(&loading->lock);
+        if (stop)
+            break;
+        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece], loading->staging + slot * loading->staging_bytes);
+        ignis__mutex_lock(&loading->lock);
+        loading->full[slot] = ok;
+        loading->stop = stop = loading->stop || !ok;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    if (!ok) {
+        ignis__mutex_lock(&loading->lock);
+        loading->stop = true;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    ignis__model_reader_close(&reader);
+    return 0;
+}
+
+/*  The list of pieces, or how many they are where it is null: whole rows, or whole heads where rows change their order. */
+static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+{
+    int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_part *part = &loading->parts[i];
+        int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
+                unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
+        int64_t first, bytes;
+        rows = rows < unit ? unit : rows / unit * unit;
+        for (first = 0; first < part->rows; first += rows, made++) {
+            int64_t here = part->rows - first < rows ? part->rows - first : rows;
+            bytes = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT
+                        ? here * part->from->bytes
+                        : here * (part->columns / part->from->elements) * part->from->bytes;
+            loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
+            loading->staging_bytes = here * row > loading->staging_bytes ? here * row : loading->staging_bytes;
+            if (!pieces)
+                continue;
+            pieces[made].part = i;
+            pieces[made].first = first;
+            pieces[made].rows = here;
+        }
+    }
+    return made;
+}
+
+/*  Queues the copy of a filled piece; the event behind it. */
+static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    ignis__array *array = ignis__lent_array(loading->call, *part->to);
+    int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
+    ignis__spare_event *event = NULL;
+    ignis__address address;
+    ignis__work work;
+    if (!array)
+        return NULL;
+    if (ignis__work_begin(loading->call, array->storage->device, &work)) {
+        if (ignis__work_write(&work, array, &address) &&
+            ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from, piece->rows * row))
+            event = ignis__event_record(loading->call, work.device, work.stream);
+        ignis__work_end(&work);
+    }
+    ignis__array_drop(loading->call, array);
+    return event;
+}
+
+/*  Waits for a copy, and gives its slot to the next piece. */
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__spare_event **copied)
+{
+    int64_t slot = piece % IGNIS__MODEL_SLOTS;
+    bool ok = true;
+    if (piece < 0 || !copied[slot])
+        return true;
+    ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
+    ignis__event_give(device, copied[slot]);
+    copied[slot] = NULL;
+    ignis__mutex_lock(&loading->lock);
+    loading->full[slot] = false;
+    loading->turn[slot] = piece + IGNIS__MODEL_SLOTS;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    return ok;
+}
+
+/*  Copies piece after piece as they become ready. The device is entered. */
+static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+{
+    ignis__thread_handle threads[IGNIS__MODEL_THREADS];
+    ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
+    ignis__model_reader reader = {-1, -1, NULL};
+    int started = 0, wanted = ignis__core_count();
+    int64_t piece, done = 0;
+    bool ok = true, alone;
+    wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
+    while (started < wanted && started < loading->count && ignis__thread_start(&threads[started], ignis__model_run, loading))
+        started++;
+    alone = started == 0;
+    if (alone)
+        ok = ignis__model_reader_open(loading, &reader);
+    for (piece = 0; ok && piece < loading->count; piece++) {
+        int64_t slot = piece % IGNIS__MODEL_SLOTS;
+        const ignis__model_piece *now = &loading->pieces[piece];
+        char *staging = loading->staging + slot * loading->staging_bytes;
+        ok = ignis__model_release(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        if (ok && alone) {
+            ok = ignis__model_fill(loading, &reader, now, staging);
+        } else if (ok) {
+            ignis__mutex_lock(&loading->lock);
+            while (!loading->stop && !loading->full[slot])
+                ignis__condition_wait(&loading->changed, &loading->lock);
+            ok = loading->full[slot] && !loading->fault;
+            ignis__mutex_unlock(&loading->lock);
+        }
+        ok = ok && (copied[slot] = ignis__model_copy(loading, now, staging)) != NULL;
+        if (ok) {
+            const ignis__model_source *source = loading->parts[now->part].from;
+            done += now->rows * ((source->end - source->begin) / loading->parts[now->part].rows);
+        }
+        if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call, "desc.progress_fn has returned false, at %lld of %lld bytes",
+                        (long long)done, (long long)loading->model->file_bytes);
+            ok = false;
+        }
+    }
+    ignis__mutex_lock(&loading->lock);
+    loading->stop = true;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    while (started > 0)
+        ignis__thread_join(threads[--started]);
+    if (alone)
+        ignis__model_reader_close(&reader);
+    for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
+        ok = ignis__model_release(loading, device, piece, copied) && ok;
+    if (loading->fault)
+        ignis__fail(loading->fault, loading->call, "%s", loading->why);
+    return ok && !loading->fault;
+}
+
+/*  Reads all weights into the tensors that were made for them. */
+IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const ignis__model *model, ignis__model_part *parts, int count,
+                                          const ignis_model_desc *desc)
+{
+    ignis__model_loading loading;
+    ignis__binding binding;
+    int64_t size;
+    bool ok = true;
+    int i;
+    if (ignis__global.dry_run) { /* nothing goes anywhere */
+        for (i = 0; ok && i < count; i++)
+            ok = !parts[i].total || ignis__array_set_zero(files->call, ignis_tensor_data(*parts[i].to)) == IGNIS_OK;
+        return ok;
+    }
+    memset(&loading, 0, sizeof loading);
+    loading.call = files->call;
+    loading.files = files;
+    loading.model = model;
+    loading.parts = parts;
+    loading.count = ignis__model_cut(&loading, count, NULL);
+    loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
+    if (!loading.pieces) {
+        ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
+        return false;
+    }
+    (void)ignis__model_cut(&loading, count, loading.pieces);
+    ignis__mutex_init(&loading.lock);
+    {
+        static const ignis__condition none = IGNIS__CONDITION_INIT;
+        memcpy(&loading.changed, &none, sizeof none);
+    }
+    for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
+        loading.turn[i] = i;
+    size = IGNIS__MODEL_SLOTS * loading.staging_bytes;
+    ok = ignis__device_enter(files->call, model->device, &binding);
+    if (ok) {
+        loading.staging = (char *)ignis__pinned_take(files->call, model->device, size);
+        ok = loading.staging != NULL && ignis__model_pump(&loading, model->device, desc);
+        ignis__device_leave(&binding);
+    }
+    if (loading.staging && ignis__pinned_give(files->call, model->device, loading.staging, size) != IGNIS_OK)
+        ok = false;
+    ignis__free(loading.pieces);
+    return ok;
+}
+
+/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+
+/*  Releases the weights. The head of a tied model is its embedding. */
+static void ignis__model_clear(const char *call, ignis__model *model)
+{
+    int i, layer;
+    if (model->tied)
+        model->head = ignis__no_tensor();
+    for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            ignis_tensor *tensor;
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+                continue;
+            tensor = ignis__model_member(model, row, layer);
+            if (tensor->id)
+                ignis__tensor_discard(call, *tensor);
+            *tensor = ignis__no_tensor();
+        }
+    }
+    ignis__free(model->layer);
+    model->layer = NULL;
+}
+
+static void ignis__model_drop(const char *call, ignis__model *model)
+{
+    if (!ignis__pool_drop(model))
+        return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
+    ignis__model_clear(call, model);
+    ignis__pool_give(&ignis__models, model);
+}
+
+static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+{
+    return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
+}
+
+/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+static void ignis__models_close(const char *call)
+{
+    ignis__model *model;
+    uint64_t index = 0;
+    while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
+                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           (int)(model->device - ignis__devices));
+        ignis__handle_kill(model);
+        ignis__model_drop(call, model);
+    }
+}
+
+/*  The tensors for all weights, outside of the caller's scope. */
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count, i;
+    ignis_array_desc array;
+    bool ok = true;
+    memset(&array, 0, sizeof array);
+    array.dtype = model->dtype;
+    array.device = desc->device;
+    thread->scope_count = 0;
+    for (i = 0; ok && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        array.shape.ndim = parts[i].row->columns ? 2 : 1;
+        array.shape.dim[0] = parts[i].total;
+        array.shape.dim[1] = parts[i].row->columns ? parts[i].columns : 0;
+        array.tag = "model";
+        *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
+        ok = parts[i].to->id != 0;
+    }
+    thread->scope_count = scopes;
+    if (ok && model->tied)
+        model->head = model->embedding;
+    return ok;
+}
+
+static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
+{
+    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                                   desc->cache_dtype == IGNIS_F64)
+                            ? "cache_dtype"
+                            : NULL;
+    if (!desc || !desc->path)
+        ignis__fail_null(call, desc ? "desc->path" : "desc");
+    else if (field)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->%s is %d, not a dtype that can be used there", field,
+                    (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
+    else if (desc->context < 0 || desc->sequences < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
+                    desc->context < 0 ? desc->context : desc->sequences);
+    else
+        return true;
+    return false;
+}
+
+/*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
+                                                        ignis__model *model, int *count)
+{
+    ignis__model_part *parts = NULL;
+    memset(files, 0, sizeof *files);
+    files->call = call;
+    files->path = desc->path;
+    files->gguf.descriptor = -1;
+    model->dtype = desc->dtype;
+    model->cache_dtype = desc->cache_dtype;
+    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
+        ignis__model_describe(files, model)) {
+        if (desc->context > model->context)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+        else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
+            ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
+        else
+            parts = ignis__model_parts_make(call, files, model, count);
+    }
+    if (parts && !ignis__model_match(files, model, parts, *count)) {
+        ignis__free(parts);
+        parts = NULL;
+    }
+    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->sequences = desc->sequences ? desc->sequences : 1;
+    if (!parts) {
+        ignis__free(model->layer);
+        ignis__model_files_close(files);
+    }
+    return parts;
+}
+
+static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
+{
+    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    memset(info, 0, sizeof *info);
+    info->family = model->family;
+    info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads, info->kv_heads = model->kv_heads;
+    info->head_dim = model->head_dim, info->inner = model->inner, info->vocab = model->vocab;
+    info->model_context = model->context;
+    info->context = model->room, info->sequences = model->sequences;
+    info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->tied = model->tied;
+    info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
+    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
+    /* a residual, its norm, q k v, the attended, gate and up in one and apart; the scores of the last row */
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + 2 * qkv + (model->gelu ? 1 : 4) * (int64_t)model->inner) + model->vocab) *
+                            ignis__dtypes[model->dtype].size;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_inspect";
+    ignis__model_files files;
+    ignis__model model;
+    ignis__model_part *parts;
+    int count = 0;
+    memset(&model, 0, sizeof model);
+    if (!ignis__model_check(call, desc))
+        return ignis__failed();
+    if (!info)
+        return ignis__fail_null(call, "info");
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return ignis__failed();
+    ignis__model_info_write(&model, info);
+    ignis__free(parts);
+    ignis__free(model.layer);
+    ignis__model_files_close(&files);
+    return IGNIS_OK;
+}
+
+/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
+{
+    ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
+    ignis__slot slot;
+    if (!model)
+        return false;
+    slot = model->slot;
+    *model = *read;
+    model->slot = slot;
+    handle->id = ignis__pool_publish(&ignis__models, model);
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
+{
+    static const char call[] = "ignis_model_open";
+    ignis_model handle = IGNIS__ZERO;
+    ignis__model_files files;
+    ignis__model_part *parts = NULL;
+    ignis__model model;
+    ignis__array *first;
+    int count = 0;
+    bool ok;
+    memset(&model, 0, sizeof model);
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
+        return handle;
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return handle;
+    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    if (first) {
+        model.device = first->storage->device;
+        ignis__array_drop(call, first);
+        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+    } else {
+        ok = false;
+    }
+    if (!ok)
+        ignis__model_clear(call, &model);
+    ignis__free(parts);
+    ignis__model_files_close(&files);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
+{
+    static const char call[] = "ignis_model_free";
+    ignis__model *model = ignis__model_hold(call, handle);
+    bool live;
+    if (!model)
+        return ignis__failed();
+    live = ignis__handle_kill(model);
+    ignis__model_drop(call, model);
+    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_query";
+    ignis__model *model = ignis__model_hold(call, handle);
+    if (!model)
+        return ignis__failed();
+    if (info)
+        ignis__model_info_write(model, info);
+    ignis__model_drop(call, model);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+
+/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
+                                                  bool *whole)
+{
+    const char *prefix = ignis__model_prefix(NULL, model->family);
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_row *row = parts[i].row;
+        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        *whole = !row->whole;
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+            return &parts[i];
+        *whole = true;
+        if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
+            return &parts[i];
+        if (model->tied && strcmp(name, "lm_head.weight") == 0 && parts[i].to == &model->embedding)
+            return &parts[i];
+    }
+    return NULL;
+}
+
+/*  A tensor over rows of a weight. */
+static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows)
+{
+    ignis__array *array = ignis__lent_array(call, weight);
+    ignis_array view = IGNIS__ZERO;
+    if (!array)
+        return ignis__no_tensor();
+    view = ignis__array_slice(call, array, 0, first, rows);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, view, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+{
+    static const char call[] = "ignis_model_tensor";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    const ignis__model_part *part = NULL;
+    ignis__model_part *parts = NULL;
+    bool whole = false;
+    int count = 0;
+    if (!model)
+        return tensor;
+    if (!name)
+        ignis__fail_null(call, "name");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    if (parts) {
+        part = ignis__model_find(model, parts, count, name, &whole);
+        if (!part)
+            ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
+                        ignis__model_families[model->family], model->layers, ignis__name_write(name).text);
+        else if (whole)
+            tensor = *part->to;
+        else
+            tensor = ignis__model_rows_of(call, *part->to, part->first, part->rows);
+    }
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return tensor;
+}
+
+IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
+{
+    static const char call[] = "ignis_model_weights";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    int count = 0, made = 0, i;
+    if (!model)
+        return -1;
+    if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (!tensors && capacity > 0)
+        ignis__fail_null(call, "tensors");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    for (i = 0; parts && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        if (made < capacity)
+            tensors[made] = *parts[i].to;
+        made++;
+    }
+    made = parts ? made : -1;
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return made;
+}
+
+/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+
+static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+{
+    return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
+}
+
+/*  The norm of each head of x [..., heads * head_dim]. */
+static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
+{
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+}
+
+static ignis_tensor ignis__model_attend(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor qkv = ignis_linear(h, layer->qkv, layer->qkv_bias), part[3];
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    int64_t sizes[3];
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    attention.num_heads = model->heads;
+    attention.num_kv_heads = model->kv_heads;
+    attention.scale = (double)model->attention_scale;
+    rope.inv_freq = model->inv_freq;
+    rope.inv_freq_count = model->head_dim / 2;
+    if (!layer->q_norm.id)
+        return ignis_linear(ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL), layer->o, layer->o_bias);
+    sizes[0] = (int64_t)model->heads * model->head_dim;
+    sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
+    if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    rope.num_heads = model->heads;
+    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    rope.num_heads = model->kv_heads;
+    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    return ignis_linear(ignis_sdpa(part[0], part[1], part[2], &attention), layer->o, layer->o_bias);
+}
+
+static ignis_tensor ignis__model_think(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor part[2];
+    if (model->gelu)
+        return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
+    if (ignis_split(ignis_linear(h, layer->up, layer->up_bias), -1, 2, NULL, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    return ignis_linear(ignis_silu_mul(part[0], part[1]), layer->down, layer->down_bias);
+}
+
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
+                                          ignis_tensor bias)
+{
+    return model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+}
+
+/*  The scopes let go of everything but what the tape keeps. */
+static ignis_tensor ignis__model_apply(const ignis__model *model, ignis_tensor ids, int64_t seq)
+{
+    ignis_scope all = ignis_scope_begin(), inner;
+    ignis_tensor x = ignis_embedding(model->embedding, ids), h;
+    int i;
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
+    for (i = 0; i < model->layers; i++) {
+        const ignis__layer *layer = &model->layer[i];
+        bool last = i == model->layers - 1;
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_attend(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, layer->mlp_norm, layer->mlp_norm_bias);
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_think(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+    }
+    return ignis_scope_return(all, ignis_linear(h, model->head, ignis__no_tensor()));
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
+    ignis_tensor logits = IGNIS__ZERO;
+    ignis_shape shape;
+    if (tensor) {
+        shape = tensor->shape;
+        ignis__tensor_drop(call, tensor);
+        if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+        else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
+                        model->context);
+        else
+            logits = ignis__model_apply(model, ids, shape.dim[shape.ndim - 1]);
+    }
+    if (model)
+        ignis__model_drop(call, model);
+    return logits;
+}
+
+/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+
+/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+{
+    char number[40], *comma;
+    int digits;
+    for (digits = 6; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if ((comma = strchr(number, ',')) != NULL)
+            *comma = '.';
+        if (ignis__decimal(number, number + strlen(number)) == value)
+            break;
+    }
+    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+}
+
+static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+{
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
+    static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
+    bool old = model->family == IGNIS_MODEL_GPT2;
+    struct {
+        const char *name;
+        int value;
+    } sizes[10];
+    int count = 0, i;
+#define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
+    IGNIS__SIZE("vocab_size", model->vocab);
+    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
+    if (!old) {
+        IGNIS__SIZE("num_key_value_heads", model->kv_heads);
+        IGNIS__SIZE("head_dim", model->head_dim);
+    }
+#undef IGNIS__SIZE
+    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
+                    ignis__model_families[model->family], dtypes[model->dtype]);
+    for (i = 0; i < count; i++)
+        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!old) {
+        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__model_write_number(text, "rope_theta", model->theta);
+    }
+    if (model->bos >= 0)
+        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+    if (model->stop_count)
+        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+    for (i = 1; i < model->stop_count; i++)
+        ignis__text_add(text, ", %d", (int)model->stops[i]);
+    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+    if (model->stretch) {
+        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__model_write_number(text, "factor", model->factor);
+        if (model->stretch != IGNIS__STRETCH_LINEAR) {
+            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+            ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
+            ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
+            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            if (yarn)
+                ignis__model_write_number(text, "attention_factor", model->attention_factor);
+        }
+        ignis__text_add(text, "}");
+    }
+    ignis__text_add(text, "\n}\n");
+}
+
+/*  Writes config.json beside its path, and puts it there when it is whole. */
+static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
+{
+    char config[4096], *part;
+    ignis__text text;
+    FILE *file;
+    bool ok;
+    ignis__text_begin(&text, config, sizeof config);
+    ignis__model_write_config(model, &text);
+    part = ignis__file_part_path(path);
+    if (!part) {
+        ignis__fail_host_memory(call, strlen(path) + 64);
+        return false;
+    }
+    file = ignis__file_create(part, IGNIS__FILE_NEW);
+    ok = file != NULL;
+    if (!ok)
+        ignis__file_fail(call, part, "created");
+    ok = ok && ignis__save_write(call, part, file, config, (int64_t)text.length);
+    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, part, "written to the disk"));
+    if (file && fclose(file) != 0 && ok)
+        ok = ignis__file_fail(call, part, "closed");
+    ok = ok && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    if (!ok && file)
+        (void)ignis__file_remove(part);
+    ignis__free(part);
+    return ok;
+}
+
+/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+{
+    ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
+    const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
+    ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
+    bool ok = names && texts && tensors;
+    int i;
+    if (!ok)
+        ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
+    for (i = 0; ok && i < count; i++) {
+        names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
+        texts[i] = names[i].text;
+        if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
+            tensors[i] = ignis_transpose(*parts[i].to, 0, 1);
+        else
+            tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows);
+        ok = tensors[i].id != 0;
+    }
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ignis__free(names);
+    ignis__free((void *)texts);
+    ignis__free(tensors);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const char *folder)
+{
+    static const char call[] = "ignis_model_save";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    char *weights = NULL, *config = NULL;
+    ignis_scope scope;
+    bool ok = false;
+    int count = 0;
+    if (!model)
+        return ignis__failed();
+    if (!folder)
+        ignis__fail_null(call, "folder");
+    else if (model->stretch == IGNIS__STRETCH_TABLE)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+    else if (!ignis__capture_refuses(call))
+        ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
+             (config = ignis__model_path(call, folder, "config.json")) != NULL &&
+             (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
+    if (ok) {
+        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        scope = ignis_scope_begin();
+        (void)ignis_no_grad_begin();
+        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config);
+        (void)ignis_no_grad_end();
+        (void)ignis_scope_end(scope);
+    }
+    ignis__free(weights);
+    ignis__free(config);
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* ===============================================================================================================
+   >>generate - sequences over a cache of keys and values, sampling, text out.
+   =============================================================================================================== */
 
 /*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
 enum {
@@ -29632,8 +31930,9 @@ static int64_t ignis__engine_page_elements(const ignis__engine *e)
 }
 
 /*  Gives up what an engine has; no step of it runs. */
-IGNIS__COLD static void ignis__engine_destroy(const char *call, ignis__engine *e)
+IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
 {
+    ignis__engine *e = (ignis__engine *)engine;
     ignis__array **claimed[12], **held;
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
@@ -29736,7 +32035,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     ignis__mutex_init(&e->lock);
     e->model = m;
     e->device = m->device;
-    e->context = m->context;
+    e->context = m->room;
     for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
         e->step_rows *= 2;
     e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
@@ -29747,8 +32046,13 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
                     m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
         ok = false;
     }
+    if (ok && m->cache_dtype != m->dtype) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+        ok = false;
+    }
     for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
-        e->frequencies[i] = (float)m->frequencies[i];
+        e->frequencies[i] = m->inv_freq[i];
     e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers);
     e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
     e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
@@ -31896,6 +34200,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__graphs_close(call);
 #endif
+#ifdef IGNIS_MODELS
+    ignis__models_close(call);
+#endif
     if (ignis__collective_close)
         ignis__collective_close(call);
 #ifndef IGNIS_NO_TENSORS
@@ -32066,6 +34373,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 
 /*  LICENCE
