@@ -3215,7 +3215,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling, int32_t *ids);
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+                                               int32_t *ids);
 
 /*  ignis_sequence_logits - what the model says of the token behind the last one
     count: the tokens that the model has.
@@ -3470,6 +3471,10 @@ static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ign
     return ignis_model_inspect(&desc, info);
 }
 static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
+static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
+{
+    return ignis_sequence_next(sequence, &sampling);
+}
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -13064,26 +13069,26 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /*  Those of generation, which others do not warm up. */
 #ifdef IGNIS_MODELS
-#define IGNIS__BUILTINS_MODELS(X)                                         \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")                \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")                  \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")                \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")                \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")                  \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")                \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")                  \
-    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")                  \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                                    \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                                    \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                                    \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                                    \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")                        \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")                        \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")                        \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")                        \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1")             \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2")             \
-    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4")             \
+#define IGNIS__BUILTINS_MODELS(X)                             \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")    \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")      \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                        \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                        \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                        \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                        \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")            \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")            \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")            \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")            \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1") \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2") \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4") \
     X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
 #else
 #define IGNIS__BUILTINS_MODELS(X)
@@ -31798,8 +31803,8 @@ static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to
 static void ignis__step_embed(ignis__op *op, int count, ignis__array *sum, ignis__array *embedding, ignis__array *positions,
                               ignis__array *rows)
 {
-    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding), learned = positions ? ignis__op_read(op, positions) : 0,
-                   places = ignis__op_read(op, rows);
+    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
+                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
     int hidden = (int)embedding->shape.dim[1];
     void *params[] = {&to, &from, &learned, &places, &hidden};
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, embedding->dtype, count, 256, params);
@@ -31888,8 +31893,8 @@ enum {
 };
 
 typedef struct ignis__engine_layer {
-    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias, *down,
-        *down_bias;
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
+        *down, *down_bias;
 } ignis__engine_layer;
 
 typedef struct ignis__engine {
@@ -31912,13 +31917,13 @@ typedef struct ignis__engine {
 
 typedef struct ignis__sequence {
     ignis__slot slot;
-    ignis__model *model; /* held */
+    ignis__model *model;   /* held */
     ignis__engine *engine; /* its lock guards the rest */
     int32_t *ids, *page;   /* room for the context, and one */
     int length, page_count;
-    int cached;            /* tokens that the cache has: all but the last one, or all */
-    int sent, pages_sent;  /* that are in device memory, too */
-    float log_prob;        /* of the token drawn last */
+    int cached;                      /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent;            /* that are in device memory, too */
+    float log_prob;                  /* of the token drawn last */
     ignis__array *on_device, *table; /* the same; claimed */
 } ignis__sequence;
 
@@ -32041,9 +32046,10 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
     e->pages = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__PAGE) * m->sequences, 1, INT32_MAX / 2);
     if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
-                    m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
+            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
         ok = false;
     }
     if (ok && m->cache_dtype != m->dtype) {
@@ -32069,7 +32075,8 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     ok = ok && ignis__engine_weights(call, e) &&
          ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
          ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) && ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
          ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
          ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
@@ -32227,7 +32234,7 @@ static void ignis__sequence_leave(const char *call, ignis__sequence *s)
     ignis__sequence_drop(call, s);
 }
 
-/*  The first of all pages that a sequence has to have of its own to write positions [from, to). */
+/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
 static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
 {
     int page, needed = 0;
@@ -32241,10 +32248,11 @@ static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, in
 {
     if (needed <= e->free_count)
         return true;
-    ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
-                "larger desc.sequences (%d sequences of %d tokens)",
-                e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    ignis__fail(
+        IGNIS_DIAG_CACHE_FULL, call,
+        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
+        "larger desc.sequences (%d sequences of %d tokens)",
+        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
     return false;
 }
 
@@ -32298,7 +32306,8 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__generate_row row;
     ignis__op op;
     int count, last = s->length - 1;
-    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) || !ignis__step_begin(&op, call, e->device))
+    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+        !ignis__step_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     for (; op.ok && s->cached < last; s->cached += count) {
@@ -32334,7 +32343,8 @@ static bool ignis__sequence_append(const char *call, ignis__sequence *s, const i
     int before = s->length, vocab = s->model->vocab, i;
     for (i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
-            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) ==
+                   IGNIS_OK;
     if (count > s->engine->context - before)
         return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
                            s->engine->context) == IGNIS_OK;
@@ -32373,15 +32383,15 @@ static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d
         if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
             d->biases[i].bias != d->biases[i].bias)
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number", i,
-                               (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
     return true;
 }
 
 /*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
     Everything is checked before anything changes. */
-static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling, bool draws,
-                              float *logits)
+static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
+                              bool draws, float *logits)
 {
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
     ignis__engine *e = sequences[0]->engine;
@@ -32393,7 +32403,8 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     for (i = 0; i < count; i++) {
         const ignis__sequence *s = sequences[i];
         if (s->length == 0)
-            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
+                   IGNIS_OK;
         if (draws && s->length == e->context)
             return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
         if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
@@ -32402,7 +32413,8 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     if (!ignis__step_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
-        op.ok = ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
+        op.ok =
+            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
         ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
     }
     for (first = 0; op.ok && first < count; first += some) {
@@ -32427,8 +32439,8 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
             rows[i].seed = d->seed;
             rows[i].biases = d->bias_count;
             if (draws && d->bias_count)
-                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases, d->biases,
-                                                       d->bias_count * (int64_t)sizeof *d->biases);
+                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
         }
         ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
         ignis__engine_step(&op, e, width, draws);
@@ -34374,6 +34386,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
 #define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
