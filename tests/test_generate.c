@@ -66,6 +66,7 @@ static ignis__op step_begin(void)
 {
     ignis__op op;
     ignis__device *device = ignis__device_get("test", 0);
+    memset(&op, 0, sizeof op);
     CHECK(device && ignis__step_begin(&op, "test", device));
     return op;
 }
@@ -534,8 +535,8 @@ TEST(draws_are_those_of_the_reference)
     int i;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(draw_cases); i++) {
-        check_draws(&draw_cases[i], 101, 20, (uint64_t)(100 + i));
-        check_draws(&draw_cases[i], 1500, 2, (uint64_t)(200 + i));
+        check_draws(&draw_cases[i], 101, 12, (uint64_t)(100 + i));
+        check_draws(&draw_cases[i], 1100, 1, (uint64_t)(200 + i));
     }
 }
 
@@ -826,8 +827,8 @@ static ignis_sampling_desc sampling_of(int number)
     logits. */
 TEST(texts_are_the_same_in_any_batch)
 {
-    enum { TEXTS = 11, DRAWN = 9 };
-    static const int lengths[TEXTS] = {1, 15, 16, 17, 40, 3, 33, 31, 2, 5, 64};
+    enum { TEXTS = 9, DRAWN = 6 };
+    static const int lengths[TEXTS] = {1, 15, 16, 17, 40, 3, 33, 31, 64};
     int32_t alone[TEXTS][DRAWN], drawn[TEXTS], ids[64];
     float logits[TEXTS][128], again[128];
     ignis_sampling_desc sampling[TEXTS];
