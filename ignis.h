@@ -688,6 +688,10 @@ typedef enum ignis_status {
     X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
     X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")            \
     X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
+    X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
+    X(CONTEXT_FULL, ARGUMENT, "a sequence is no longer than the context of its model")                               \
+    X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
+    X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
     X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
@@ -3329,6 +3333,131 @@ IGNIS_API ignis_status ignis_model_free(ignis_model model);
 
 /* >>generate ---------------------------------------------------------------------------------------------------- */
 
+/*  Tokens of a text, and what a model's cache has of them. */
+typedef struct ignis_sequence {
+    uint64_t id;
+} ignis_sequence;
+
+/*  What is added to the logit of a token. */
+typedef struct ignis_logit_bias {
+    int32_t id;
+    float bias; /* -infinity forbids the token */
+} ignis_logit_bias;
+
+/*  How a token is drawn from logits, in this order: biases, repetition penalty, temperature, top_k, top_p, min_p - the order of Hugging Face's
+    processors; llama.cpp has the temperature last. */
+typedef struct ignis_sampling_desc {
+    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;                   /* of the fewest that have this much of the probability (all) */
+    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;             /* were there among the latest so many (all) */
+    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    const ignis_logit_bias *biases; /* in rising order of their ids (none) */
+    int bias_count;                 /* at most 512 */
+} ignis_sampling_desc;
+
+typedef struct ignis_sequence_info {
+    int length, context; /* tokens that it has, and may have */
+    int free_tokens;     /* that the cache has whole pages for, for all sequences of the model */
+    double log_prob;     /* of the token drawn last, by the model itself: at temperature 1, nothing cut off */
+} ignis_sequence_info;
+
+/*  ignis_sequence_begin - a new sequence of a model, without a token
+    The first one of a model makes its cache, in pages of 16 tokens, for ignis_model_desc.sequences sequences of ignis_model_desc.context tokens;
+    there may be more, if they are shorter or share what they begin with.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or of no multiple of 8, more than 2^19 tokens), MEMORY,
+    CUDA.
+    Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
+    Threads: any; calls for sequences of one model wait for each other. */
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
+
+/*  ignis_sequence_feed - append tokens, and compute their keys and values
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
+    message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_next - draw a token behind the last one, and append it
+    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
+    the likeliest token.
+    Returns: the token; -1 on failure, and then the sequence is as it was.
+    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
+    (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
+
+/*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
+    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then all sequences are as they were (but for CUDA, when some may have gone on).
+    Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+                                               int32_t *ids);
+
+/*  ignis_sequence_logits - what the model says of the token behind the last one
+    count: the tokens that the model has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no token yet, another count), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph), LIBRARY,
+    COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
+
+/*  ignis_sequence_length - how many tokens it has
+    Returns: the number; -1 on failure.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence);
+
+/*  ignis_sequence_query - what there is to know about it
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info);
+
+/*  ignis_sequence_ids - its tokens, from the first one on
+    ids may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: ids are copies.
+    Threads: any. */
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
+
+/*  ignis_sequence_truncate - leave the first `length` tokens
+    Pages of the cache that nobody needs any more are free for others.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length);
+
+/*  ignis_sequence_fork - a second sequence that begins with the same tokens
+    Both share the pages of the cache; who writes to a page that others have too gets a copy of it first. Give both different seeds to draw
+    different texts.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
+
+/*  ignis_sequence_free - free a sequence, and what only it has of the cache
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph).
+    Ownership: the handle is stale afterwards.
+    Threads: any; a call that works with it ends first. */
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
+
 #endif /* IGNIS_MODELS */
 
 /* >>dlpack ------------------------------------------------------------------------------------------------------ */
@@ -3670,6 +3799,10 @@ static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ign
     return ignis_model_inspect(&desc, info);
 }
 static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
+static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
+{
+    return ignis_sequence_next(sequence, &sampling);
+}
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -13333,6 +13466,33 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
+/*  Those of generation, which others do not warm up. */
+#ifdef IGNIS_MODELS
+#define IGNIS__BUILTINS_MODELS(X)                             \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")    \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")      \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                        \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                        \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                        \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                        \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")            \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")            \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")            \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")            \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1") \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2") \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4") \
+    X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
+#else
+#define IGNIS__BUILTINS_MODELS(X)
+#endif
+
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
 #define IGNIS__BUILTINS(X)                                                                     \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
@@ -13499,7 +13659,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+    IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
@@ -36650,6 +36811,8 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
 static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
@@ -37736,7 +37899,7 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
         model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
     }
     if (!model->cache_dtype)
-        model->cache_dtype = model->dtype == IGNIS_F64 ? IGNIS_F32 : model->dtype;
+        model->cache_dtype = model->dtype;
     model->weight_bytes = model->parameters * ignis__dtypes[model->dtype].size;
     return true;
 }
@@ -38177,6 +38340,8 @@ static void ignis__model_drop(const char *call, ignis__model *model)
 {
     if (!ignis__pool_drop(model))
         return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
     ignis__model_clear(call, model);
     ignis__pool_give(&ignis__models, model);
 }
@@ -38753,6 +38918,1052 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
 /* ===============================================================================================================
    >>generate - sequences over a cache of keys and values, sampling, text out.
    =============================================================================================================== */
+
+/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+enum {
+    IGNIS__PAGE = 16,      /* tokens of a page of a cache */
+    IGNIS__SPLIT = 256,    /* keys of a block of attention */
+    IGNIS__WORDS = 960,    /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32, /* and rows */
+    IGNIS__BIASES = 512,   /* of a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
+};
+
+typedef struct ignis__generate_row {
+    ignis__address ids, pages;
+    int32_t position, top_k;
+    double temperature, top_p, min_p, penalty;
+    uint64_t seed;
+    int32_t window, biases;
+} ignis__generate_row;
+
+typedef struct ignis__generate_rows {
+    ignis__generate_row at[IGNIS__ROWS_SENT];
+} ignis__generate_rows;
+
+typedef struct ignis__generate_words {
+    int32_t at[IGNIS__WORDS];
+} ignis__generate_words;
+
+typedef struct ignis__generate_bias {
+    int32_t id;
+    float bias;
+} ignis__generate_bias;
+
+typedef struct ignis__generate_draw {
+    int32_t id, kept;
+    float log_prob;
+} ignis__generate_draw;
+
+typedef struct ignis__generate_cache {
+    ignis__address qkv, k, v, q_weight, k_weight, rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+
+typedef struct ignis__paged {
+    ignis__address q, out, k, v, rows, scratch;
+    int64_t q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits;
+} ignis__paged;
+
+typedef struct ignis__draw {
+    ignis__address logits, scores, rows, biases, draws;
+    int64_t stride;
+    int vocab, bias_room;
+} ignis__draw;
+
+typedef enum ignis__gemv_kind { IGNIS__GEMV_OUT, IGNIS__GEMV_GELU, IGNIS__GEMV_ADD, IGNIS__GEMV_LOGITS } ignis__gemv_kind;
+
+typedef struct ignis__gemv {
+    ignis__address x, weights, bias, out, sum, logits;
+    int64_t n, k, result_row;
+    int rows, kind, packed;
+} ignis__gemv;
+
+/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
+static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    return op->ok = ignis__work_begin(call, device, &op->work);
+}
+
+/*  Writes numbers to an i32 array, from an element on. */
+static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first, const int32_t *from, int64_t count)
+{
+    ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
+    ignis__generate_words words;
+    int some;
+    void *params[] = {&at, &words, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
+        memcpy(words.at, from, 4 * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+    }
+}
+
+/*  Writes the rows of a step. */
+static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to, const ignis__generate_row *from, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    ignis__generate_rows rows;
+    int some;
+    void *params[] = {&at, &rows, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
+        memcpy(rows.at, from, sizeof *from * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+    }
+}
+
+/*  Writes rows of one sequence, from a position on. */
+static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    void *params[] = {&at, first, &count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+}
+
+static void ignis__step_embed(ignis__op *op, int count, ignis__array *sum, ignis__array *embedding, ignis__array *positions,
+                              ignis__array *rows)
+{
+    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
+                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    int hidden = (int)embedding->shape.dim[1];
+    void *params[] = {&to, &from, &learned, &places, &hidden};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, embedding->dtype, count, 256, params);
+}
+
+static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, ignis__array *sum, ignis__array *weight, ignis__array *bias,
+                             double eps, bool is_rms)
+{
+    ignis__address to = ignis__op_write(op, out), from = ignis__op_read(op, sum), by = ignis__op_read(op, weight),
+                   add = bias ? ignis__op_read(op, bias) : 0;
+    int hidden = (int)weight->numel, rms = is_rms;
+    void *params[] = {&to, &from, &by, &add, &hidden, &eps, &rms};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, weight->dtype, count, 256, params);
+}
+
+/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. */
+static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                ignis__array *weights, ignis__array *bias)
+{
+    int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
+    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__address to = ignis__op_write(op, out);
+    ignis__gemv p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.x = ignis__op_read(op, x);
+    p.weights = ignis__op_read(op, weights);
+    p.bias = bias ? ignis__op_read(op, bias) : 0;
+    p.out = p.sum = p.logits = to;
+    p.k = weights->shape.dim[1];
+    p.n = weights->shape.dim[0] / (gated ? 2 : 1);
+    p.result_row = out->shape.dim[1];
+    p.rows = count;
+    p.kind = (int)kind;
+    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(weights->dtype) == 0;
+    ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
+    ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+}
+
+/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
+static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
+{
+    static const float none[IGNIS__ROPE_HALF] = {0};
+    const float *table = frequencies ? frequencies : none;
+    void *params[2];
+    params[0] = p;
+    params[1] = (void *)(uintptr_t)table;
+    p->turns = frequencies != NULL;
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, p->heads + 2 * p->kv_heads, count, 1, 32, 1, 0, params);
+}
+
+/*  Bytes of wide numbers that the attention of so many rows takes. */
+static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+
+/*  Attention of rows, of which the scratch memory has room for so many at a time. */
+static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+{
+    ignis__paged p = *paged;
+    int group = p.heads / p.kv_heads, heads = group < 3 ? group : 4, size = (int)ignis__dtypes[dtype].size, some;
+    int64_t passes = ignis__ceil_div(group, heads);
+    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads / 2);
+    char define[32];
+    void *params[] = {&p};
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
+    for (; op->ok && count > 0; count -= some) {
+        some = count < at_a_time ? count : at_a_time;
+        ignis__op_launch(op, builtin, dtype, define, p.splits, passes * p.kv_heads, some, 128, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN_PAGED_COMBINE, dtype, define, p.heads, some, 1, 128, 1, 0, params);
+        p.q += (ignis__address)((int64_t)some * p.q_row * size);
+        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+    }
+}
+
+static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
+{
+    void *params[] = {p};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, count, 512, params);
+}
+
+/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
+    one room. */
+enum {
+    IGNIS__CHUNK = 256,   /* rows of a prompt at a time */
+    IGNIS__STEP_ROWS = 64 /* sequences of a step, at most */
+};
+
+typedef struct ignis__engine_layer {
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
+        *down, *down_bias;
+} ignis__engine_layer;
+
+typedef struct ignis__engine {
+    ignis__mutex lock;
+    const ignis__model *model;
+    ignis__device *device;
+    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    int context, step_rows, splits, pages;
+    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int free_count;
+    float frequencies[IGNIS__ROPE_HALF];
+    struct {
+        int runs;
+        ignis__capture *capture;
+        void *exec; /* CUgraphExec; null: not yet */
+    } steps[2][8];  /* without and with a draw, of 1, 2, 4 ... rows */
+} ignis__engine;
+
+typedef struct ignis__sequence {
+    ignis__slot slot;
+    ignis__model *model;   /* held */
+    ignis__engine *engine; /* its lock guards the rest */
+    int32_t *ids, *page;   /* room for the context, and one */
+    int length, page_count;
+    int cached;                      /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent;            /* that are in device memory, too */
+    float log_prob;                  /* of the token drawn last */
+    ignis__array *on_device, *table; /* the same; claimed */
+} ignis__sequence;
+
+static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
+
+static int64_t ignis__engine_page_elements(const ignis__engine *e)
+{
+    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+}
+
+/*  Gives up what an engine has; no step of it runs. */
+IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
+{
+    ignis__engine *e = (ignis__engine *)engine;
+    ignis__array **claimed[12], **held;
+    ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
+    int i;
+    if (entered)
+        (void)ignis__device_finish(e->device);
+    for (i = 0; (entered || lost) && i < 16; i++)
+        if (e->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
+    if (entered)
+        ignis__device_leave(&binding);
+    claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
+    claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
+    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    for (i = 0; i < IGNIS__COUNT(claimed); i++)
+        if (*claimed[i])
+            ignis__array_unclaim(call, *claimed[i]);
+    held = &e->embedding;
+    for (i = 0; i < 5; i++)
+        if (held[i])
+            ignis__array_drop(call, held[i]);
+    for (i = 0; e->layer && i < e->model->layers * (int)(sizeof *e->layer / sizeof *held); i++)
+        if (((ignis__array **)(void *)e->layer)[i])
+            ignis__array_drop(call, ((ignis__array **)(void *)e->layer)[i]);
+    ignis__free(e->layer);
+    ignis__free(e->uses);
+    ignis__free(e->free_pages);
+    ignis__free(e);
+}
+
+/*  A new array of the engine's. False: there is no memory. */
+IGNIS__COLD static bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array, int64_t rows, int64_t columns,
+                                           ignis_dtype dtype)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 2;
+    desc.shape.dim[0] = rows;
+    desc.shape.dim[1] = columns;
+    desc.dtype = dtype;
+    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.tag = "generation";
+    *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return *array != NULL;
+}
+
+/*  The array of a weight, held; null where there is none. */
+IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+{
+    ignis__array *array = NULL;
+    if (*ok && tensor.id)
+        *ok = (array = ignis__array_hold(call, ignis_tensor_data(tensor))) != NULL;
+    return array;
+}
+
+IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    bool ok = true;
+    int i;
+    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
+    e->positions = ignis__engine_weight(call, m->positions, &ok);
+    e->norm = ignis__engine_weight(call, m->norm, &ok);
+    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
+    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
+    for (i = 0; ok && i < m->layers; i++) {
+        const ignis__layer *from = &m->layer[i];
+        ignis__engine_layer *to = &e->layer[i];
+        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    }
+    return ok;
+}
+
+/*  All that sequences of a model share. Null, and reported: it cannot be. */
+IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+{
+    ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
+    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, stride = ignis__ceil_div(m->vocab, 4) * 4;
+    ignis_dtype wide = ignis__wide_dtype(m->dtype);
+    ignis__paged paged;
+    int i;
+    bool ok = e != NULL;
+    if (!ok) {
+        ignis__fail_host_memory(call, sizeof *e);
+        return NULL;
+    }
+    ignis__mutex_init(&e->lock);
+    e->model = m;
+    e->device = m->device;
+    e->context = m->room;
+    for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
+        e->step_rows *= 2;
+    e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
+    e->pages = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__PAGE) * m->sequences, 1, INT32_MAX / 2);
+    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
+            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+        ok = false;
+    }
+    if (ok && m->cache_dtype != m->dtype) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+        ok = false;
+    }
+    for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
+        e->frequencies[i] = m->inv_freq[i];
+    e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers);
+    e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
+    e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
+    if (ok && (!e->layer || !e->uses || !e->free_pages)) {
+        ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages);
+        ok = false;
+    }
+    for (i = 0; ok && i < e->pages; i++)
+        e->free_pages[e->free_count++] = e->pages - 1 - i;
+    memset(&paged, 0, sizeof paged);
+    paged.heads = m->heads;
+    paged.head_dim = m->head_dim;
+    paged.splits = e->splits;
+    ok = ok && ignis__engine_weights(call, e) &&
+         ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
+         ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+         ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
+         ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
+         ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
+         ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->draws, e->step_rows, (int64_t)sizeof(ignis__generate_draw), IGNIS_U8);
+    if (ok)
+        return e;
+    ignis__engine_destroy(call, e);
+    return NULL;
+}
+
+/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
+static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
+{
+    const ignis__model *m = e->model;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__generate_cache cache;
+    ignis__paged paged;
+    int i;
+    memset(&cache, 0, sizeof cache);
+    memset(&paged, 0, sizeof paged);
+    at = ignis__op_write(op, e->cache);
+    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
+    cache.rows = paged.rows = ignis__op_write(op, e->rows);
+    cache.eps = m->norm_eps;
+    cache.heads = paged.heads = m->heads;
+    cache.kv_heads = paged.kv_heads = m->kv_heads;
+    cache.head_dim = paged.head_dim = m->head_dim;
+    paged.out = ignis__op_write(op, e->attended);
+    paged.scratch = ignis__op_write(op, e->scratch);
+    paged.q_row = e->qkv->shape.dim[1];
+    paged.scale = m->attention_scale;
+    paged.splits = e->splits;
+    ignis__step_embed(op, count, e->sum, e->embedding, e->positions, e->rows);
+    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &e->layer[i];
+        cache.k = paged.k = at;
+        cache.v = paged.v = at + slab;
+        cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
+        cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+        ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+        ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+    }
+}
+
+/*  A step of so many rows, which lie in device memory: logits, and draws. */
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    ignis__draw p;
+    ignis__engine_layers(op, e, count);
+    ignis__step_norm(op, count, e->normed, e->sum, e->norm, e->norm_bias, e->model->norm_eps, e->model->rms);
+    ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->logits, e->normed, e->head, NULL);
+    if (!draws)
+        return;
+    memset(&p, 0, sizeof p);
+    p.logits = ignis__op_write(op, e->logits);
+    p.scores = ignis__op_write(op, e->scores);
+    p.rows = ignis__op_write(op, e->rows);
+    p.biases = ignis__op_write(op, e->biases);
+    p.draws = ignis__op_write(op, e->draws);
+    p.stride = e->logits->shape.dim[1];
+    p.vocab = e->model->vocab;
+    p.bias_room = IGNIS__BIASES;
+    ignis__step_draw(op, count, e->model->dtype, &p);
+}
+
+/*  The same as a graph, from the second time on. count is a power of 2. */
+static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    const char *call = op->work.call;
+    int number = ignis__log2((uint64_t)count);
+    ignis__traced item;
+    ignis__op captured;
+    bool traced, same;
+    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
+        ignis__engine_launches(op, e, count, draws);
+        return;
+    }
+    if (op->ok && !e->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+        if (!op->ok)
+            return;
+        e->steps[draws][number].capture = ignis__capturing();
+        same = ignis__step_begin(&captured, call, e->device);
+        if (same) {
+            ignis__engine_launches(&captured, e, count, draws);
+            same = ignis__op_leave(&captured) == IGNIS_OK;
+        }
+        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
+        op->ok = same && e->steps[draws][number].exec;
+        if (!op->ok) {
+            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
+            e->steps[draws][number].capture = NULL;
+            e->steps[draws][number].exec = NULL;
+        }
+    }
+    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    if (!op->ok)
+        return;
+    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+    if (traced)
+        (void)ignis__traced_close(&item, op->ok);
+}
+
+/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+
+/*  Takes a sequence apart that nobody uses any more. */
+static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+{
+    int i;
+    if (!ignis__pool_drop(s))
+        return;
+    ignis__mutex_lock(&s->engine->lock);
+    for (i = 0; i < s->page_count; i++)
+        if (--s->engine->uses[s->page[i]] == 0)
+            s->engine->free_pages[s->engine->free_count++] = s->page[i];
+    ignis__mutex_unlock(&s->engine->lock);
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    if (s->table)
+        ignis__array_unclaim(call, s->table);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__model_drop(call, s->model);
+    ignis__pool_give(&ignis__sequences, s);
+}
+
+/*  A sequence for a call that works with it, held and its engine locked; null, and reported: there is none, or the thread captures. */
+static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+{
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!s)
+        return NULL;
+    if (ignis__capture_refuses(call)) {
+        ignis__sequence_drop(call, s);
+        return NULL;
+    }
+    ignis__mutex_lock(&s->engine->lock);
+    return s;
+}
+
+static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+{
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+}
+
+/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
+static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+{
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
+        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+    return needed;
+}
+
+/*  False, and reported: the cache has not that many pages left. */
+static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+{
+    if (needed <= e->free_count)
+        return true;
+    ignis__fail(
+        IGNIS_DIAG_CACHE_FULL, call,
+        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
+        "larger desc.sequences (%d sequences of %d tokens)",
+        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    return false;
+}
+
+/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
+static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+{
+    ignis__engine *e = s->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
+    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    int number, to_page, from_page;
+    void *params[] = {&cache, &slab, &size, &to_page, &from_page};
+    for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
+        bool fresh = number >= s->page_count;
+        if (!fresh && e->uses[s->page[number]] == 1)
+            continue;
+        to_page = e->free_pages[e->free_count - 1];
+        if (!fresh) {
+            from_page = s->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            if (!op->ok)
+                return;
+            e->uses[from_page]--;
+        }
+        e->free_count--;
+        e->uses[to_page] = 1;
+        s->page[number] = to_page;
+        s->page_count += fresh;
+        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+    }
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    if (op->ok) {
+        s->pages_sent = s->page_count;
+        s->sent = s->length;
+    }
+}
+
+static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+{
+    memset(row, 0, sizeof *row);
+    row->ids = ignis__op_write(op, s->on_device);
+    row->pages = ignis__op_write(op, s->table);
+    row->position = position;
+    row->penalty = 1;
+}
+
+/*  Puts tokens into the cache: all but the last one, which the next step computes. Waits for them. */
+static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+{
+    ignis__engine *e = s->engine;
+    ignis__generate_row row;
+    ignis__op op;
+    int count, last = s->length - 1;
+    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+        !ignis__step_begin(&op, call, e->device))
+        return false;
+    ignis__sequence_take_pages(&op, s, s->cached, s->length);
+    for (; op.ok && s->cached < last; s->cached += count) {
+        count = last - s->cached < IGNIS__CHUNK ? last - s->cached : IGNIS__CHUNK;
+        ignis__sequence_row(&op, s, s->cached, &row);
+        ignis__step_chunk(&op, e->model->dtype, e->rows, &row, count);
+        ignis__engine_layers(&op, e, count);
+        if (!op.ok)
+            break;
+    }
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  Leaves the first tokens. */
+static void ignis__sequence_cut(ignis__sequence *s, int length)
+{
+    int pages = (int)ignis__ceil_div(length, IGNIS__PAGE);
+    s->length = length;
+    s->cached = s->cached < length ? s->cached : length;
+    s->sent = s->sent < length ? s->sent : length;
+    while (s->page_count > pages) {
+        int page = s->page[--s->page_count];
+        if (--s->engine->uses[page] == 0)
+            s->engine->free_pages[s->engine->free_count++] = page;
+    }
+    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+}
+
+/*  Appends tokens, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
+static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int before = s->length, vocab = s->model->vocab, i;
+    for (i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) ==
+                   IGNIS_OK;
+    if (count > s->engine->context - before)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+                           s->engine->context) == IGNIS_OK;
+    if (count == 0)
+        return true;
+    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
+    s->length = before + count;
+    if (ignis__sequence_fill(call, s))
+        return true;
+    ignis__sequence_cut(s, before);
+    return false;
+}
+
+static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+{
+    if (value >= 0 && value <= highest)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sampling->%s is %g, outside 0 to %g", name, value, highest);
+    return false;
+}
+
+/*  False, and reported: something of it is out of its range. */
+static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+{
+    int i;
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+        return false;
+    if (d->bias_count && !d->biases)
+        return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
+    for (i = 0; i < d->bias_count; i++)
+        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
+            d->biases[i].bias != d->biases[i].bias)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+    return true;
+}
+
+/*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
+    Everything is checked before anything changes. */
+static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
+                              bool draws, float *logits)
+{
+    static const ignis_sampling_desc greedy = IGNIS__ZERO;
+    ignis__engine *e = sequences[0]->engine;
+    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_draw drawn[IGNIS__STEP_ROWS];
+    ignis__address biases, address;
+    ignis__op op;
+    int first, some, width, i;
+    for (i = 0; i < count; i++) {
+        const ignis__sequence *s = sequences[i];
+        if (s->length == 0)
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
+                   IGNIS_OK;
+        if (draws && s->length == e->context)
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+        if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
+            return false;
+    }
+    if (!ignis__step_begin(&op, call, e->device))
+        return false;
+    for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
+        op.ok =
+            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
+        ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
+    }
+    for (first = 0; op.ok && first < count; first += some) {
+        some = count - first < e->step_rows ? count - first : e->step_rows;
+        for (width = 1; width < some;)
+            width *= 2;
+        memset(rows, 0, sizeof rows);
+        biases = ignis__op_write(&op, e->biases);
+        for (i = 0; i < width; i++) {
+            const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
+            ignis__sequence *s = i < some ? sequences[first + i] : NULL;
+            rows[i].position = -1;
+            if (!s)
+                continue;
+            ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
+            rows[i].temperature = d->temperature;
+            rows[i].top_k = d->top_k;
+            rows[i].top_p = d->top_p;
+            rows[i].min_p = d->min_p;
+            rows[i].penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
+            rows[i].window = d->penalty_window;
+            rows[i].seed = d->seed;
+            rows[i].biases = d->bias_count;
+            if (draws && d->bias_count)
+                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        }
+        ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
+        ignis__engine_step(&op, e, width, draws);
+        if (draws) {
+            address = ignis__op_write(&op, e->draws);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, drawn, address, some * (int64_t)sizeof *drawn);
+        }
+        if (logits) {
+            address = ignis__op_write(&op, e->logits);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+        }
+        for (i = 0; op.ok && i < some; i++) {
+            ignis__sequence *s = sequences[first + i];
+            s->cached = s->length;
+            if (!draws)
+                continue;
+            s->ids[s->length++] = drawn[i].id;
+            s->sent = s->length;
+            s->log_prob = drawn[i].log_prob;
+        }
+    }
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
+static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+{
+    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
+    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
+    s->model = model;
+    s->engine = e;
+    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
+    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
+    if (!s->ids || !s->page)
+        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
+    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
+             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
+        return s;
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__pool_give(&ignis__sequences, s);
+    return NULL;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model handle)
+{
+    static const char call[] = "ignis_sequence_begin";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__sequence *s = NULL;
+    if (!model)
+        return none;
+    if (!ignis__capture_refuses(call)) {
+        ignis__mutex_lock(&model->slot.lock);
+        if (!model->engine) {
+            model->engine = ignis__engine_make(call, model);
+            model->engine_destroy = ignis__engine_destroy;
+        }
+        ignis__mutex_unlock(&model->slot.lock);
+        if (model->engine)
+            s = ignis__sequence_make(call, model, (ignis__engine *)model->engine);
+    }
+    if (!s)
+        ignis__model_drop(call, model);
+    else
+        none.id = ignis__pool_publish(&ignis__sequences, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_feed";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_append(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+{
+    static const char call[] = "ignis_sequence_next";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    int32_t id = -1;
+    if (!s)
+        return -1;
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL))
+        id = s->ids[s->length - 1];
+    ignis__sequence_leave(call, s);
+    return id;
+}
+
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+{
+    int i, j;
+    bool ok = true;
+    for (i = 0; ok && i < count; i++) {
+        sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
+        ok = sequences[i] != NULL;
+        if (ok && sequences[i]->engine != sequences[0]->engine)
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+        for (j = 0; ok && j < i; j++)
+            if (sequences[j] == sequences[i])
+                ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
+    }
+    ok = ok && !ignis__capture_refuses(call);
+    if (ok)
+        ignis__mutex_lock(&sequences[0]->engine->lock);
+    while (!ok && --i >= 0)
+        if (sequences[i])
+            ignis__sequence_drop(call, sequences[i]);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    static const char call[] = "ignis_sequence_next_all";
+    ignis__sequence **sequences;
+    int i;
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count == 0)
+        return IGNIS_OK;
+    if (!handles || !ids)
+        return ignis__fail_null(call, handles ? "ids" : "sequences");
+    sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
+    if (!sequences)
+        return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
+    if (ignis__sequences_enter(call, handles, count, sequences)) {
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL);
+        for (i = 0; ok && i < count; i++)
+            ids[i] = sequences[i]->ids[sequences[i]->length - 1];
+        ignis__mutex_unlock(&sequences[0]->engine->lock);
+        for (i = 0; i < count; i++)
+            ignis__sequence_drop(call, sequences[i]);
+    }
+    ignis__free(sequences);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    static const char call[] = "ignis_sequence_logits";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (!logits)
+        ignis__fail_null(call, "logits");
+    else if (count != s->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
+{
+    static const char call[] = "ignis_sequence_query";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (info) {
+        ignis__mutex_lock(&s->engine->lock);
+        memset(info, 0, sizeof *info);
+        info->length = s->length;
+        info->context = s->engine->context;
+        info->free_tokens = s->engine->free_count * IGNIS__PAGE;
+        info->log_prob = (double)s->log_prob;
+        ignis__mutex_unlock(&s->engine->lock);
+    } else {
+        status = ignis__fail_null(call, "info");
+    }
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_length";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length;
+    if (!s)
+        return -1;
+    ignis__mutex_lock(&s->engine->lock);
+    length = s->length;
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_sequence_ids";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length = -1;
+    if (!s)
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (capacity && !ids) {
+        ignis__fail_null(call, "ids");
+    } else {
+        ignis__mutex_lock(&s->engine->lock);
+        length = s->length;
+        if (capacity)
+            memcpy(ids, s->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
+        ignis__mutex_unlock(&s->engine->lock);
+    }
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+{
+    static const char call[] = "ignis_sequence_truncate";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (length < 0 || length > s->length)
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+    else
+        ignis__sequence_cut(s, length);
+    ignis__sequence_leave(call, s);
+    return status;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_fork";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__sequence *s = ignis__sequence_enter(call, sequence), *fork;
+    int i;
+    if (!s)
+        return none;
+    fork = ignis__sequence_make(call, s->model, s->engine);
+    if (fork) {
+        (void)ignis__pool_hold_more(s->model);
+        memcpy(fork->ids, s->ids, sizeof *s->ids * (size_t)s->length);
+        memcpy(fork->page, s->page, sizeof *s->page * (size_t)s->page_count);
+        for (i = 0; i < s->page_count; i++)
+            s->engine->uses[s->page[i]]++;
+        fork->length = s->length;
+        fork->page_count = s->page_count;
+        fork->cached = s->cached;
+        fork->log_prob = s->log_prob;
+        none.id = ignis__pool_publish(&ignis__sequences, fork);
+    }
+    ignis__sequence_leave(call, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_free";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (ignis__capture_refuses(call))
+        status = ignis__failed();
+    else if (!ignis__handle_kill(s))
+        status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+static void ignis__sequences_close(const char *call)
+{
+    ignis__sequence *s;
+    uint64_t index = 0;
+    while ((s = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", s->length,
+                           (int)(s->engine->device - ignis__devices));
+        ignis__handle_kill(s);
+        ignis__sequence_drop(call, s);
+    }
+}
 
 #endif /* IGNIS_MODELS */
 
@@ -40943,6 +42154,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     if (ignis__global.dry_run && strchr(dry, '.'))
         (void)ignis_memory_snapshot(dry);
 #ifndef IGNIS_NO_TENSORS
+#ifdef IGNIS_MODELS
+    ignis__sequences_close(call);
+#endif
     ignis__graphs_close(call);
 #endif
 #ifdef IGNIS_MODELS
@@ -41125,6 +42339,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
 #define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
