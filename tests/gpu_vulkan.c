@@ -18,34 +18,19 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+/* clang-format off */
 #define GLOBAL_FUNCTIONS(X) X(vkCreateInstance)
-#define INSTANCE_FUNCTIONS(X)                                                                        \
-    X(vkDestroyInstance)                                                                             \
-    X(vkEnumeratePhysicalDevices)                                                                    \
-    X(vkGetPhysicalDeviceProperties2)                                                                \
-    X(vkGetPhysicalDeviceMemoryProperties)                                                           \
+#define INSTANCE_FUNCTIONS(X) \
+    X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceMemoryProperties) \
     X(vkGetPhysicalDeviceExternalSemaphoreProperties) X(vkGetPhysicalDeviceExternalBufferProperties) \
-        X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
-#define DEVICE_FUNCTIONS(X)          \
-    X(vkDestroyDevice)               \
-    X(vkGetDeviceQueue)              \
-    X(vkCreateBuffer)                \
-    X(vkDestroyBuffer)               \
-    X(vkGetBufferMemoryRequirements) \
-    X(vkAllocateMemory)              \
-    X(vkFreeMemory)                  \
-    X(vkBindBufferMemory)            \
-    X(vkMapMemory)                   \
-    X(vkCreateSemaphore)             \
-    X(vkDestroySemaphore)            \
-    X(vkSignalSemaphore)             \
-    X(vkWaitSemaphores)              \
-    X(vkCreateCommandPool)           \
-    X(vkDestroyCommandPool)          \
-    X(vkAllocateCommandBuffers)      \
-    X(vkBeginCommandBuffer)          \
-    X(vkEndCommandBuffer) X(vkCmdPipelineBarrier) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkQueueSubmit) X(vkDeviceWaitIdle)
-#define EXPORT_FUNCTIONS(X) X(vkGetMemoryFdKHR)
+    X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+#define DEVICE_FUNCTIONS(X) \
+    X(vkDestroyDevice) X(vkGetDeviceQueue) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements) X(vkAllocateMemory) \
+    X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkSignalSemaphore) \
+    X(vkWaitSemaphores) X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) \
+    X(vkEndCommandBuffer) X(vkCmdPipelineBarrier) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkQueueSubmit) X(vkDeviceWaitIdle) \
+    X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR)
+/* clang-format on */
 
 static struct {
     PFN_vkGetInstanceProcAddr find;
@@ -146,8 +131,6 @@ static const char *vulkan_begin(void)
     if (vk.vkCreateDevice(vk.physical, &device, NULL, &vk.device) != VK_SUCCESS)
         return "Vulkan cannot open the device with timeline semaphores and exported memory";
     DEVICE_FUNCTIONS(FIND_OF_DEVICE)
-    EXPORT_FUNCTIONS(FIND_OF_DEVICE)
-    FIND_OF_DEVICE(vkGetSemaphoreFdKHR)
     vk.vkGetDeviceQueue(vk.device, vk.family, 0, &vk.queue);
     OK(vk.vkCreateCommandPool(vk.device, &pool, NULL, &vk.pool));
     CHECK_OK(ignis_device_use(vk.cuda));
