@@ -36,7 +36,9 @@ static struct {
     PFN_vkGetInstanceProcAddr find;
 #define POINTER(name) PFN_##name name;
     GLOBAL_FUNCTIONS(POINTER)
-    INSTANCE_FUNCTIONS(POINTER) DEVICE_FUNCTIONS(POINTER) EXPORT_FUNCTIONS(POINTER) POINTER(vkGetSemaphoreFdKHR) VkInstance instance;
+    INSTANCE_FUNCTIONS(POINTER)
+    DEVICE_FUNCTIONS(POINTER)
+    VkInstance instance;
     VkPhysicalDevice physical;
     VkDevice device;
     VkQueue queue;
