@@ -292,7 +292,7 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_SHORT := array contract device faults file frame graph loader memory ops_basic status stream system tape tensor threads vmm
+WINDOWS_SHORT := array contract device faults file frame graph graphics loader memory ops_basic status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gpu_vulkan.c - memory and timeline semaphores of a real Vulkan: `make check-graphics`
 
-    Headless: needs the loader of Vulkan (libvulkan.so.1, opened at run time) and its headers (libvulkan-dev), no display. The Vulkan device is the one
-    with the UUID of the CUDA device. CUDA writes and signals; Vulkan waits, copies what CUDA wrote, adds to it, and signals; CUDA waits and reads.
+    Headless: needs the loader of Vulkan (libvulkan.so.1, opened at run time) and its headers (libvulkan-dev), no display. The Vulkan device is the
+    one with the UUID of the CUDA device. CUDA writes and signals; Vulkan waits, copies what CUDA wrote, adds to it, and signals; CUDA waits and reads.
 
     On the simulator Vulkan is Mesa's for CPUs (mesa-vulkan-drivers), whose memory the simulator maps. That does not export semaphores, so a thread
     carries the values between the simulator's timeline and Vulkan's. */
