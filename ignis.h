@@ -382,8 +382,8 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
         time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine against
-        the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -4985,14 +4985,17 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
-CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
-#if defined(__GNUC__) && !defined(_WIN32)
-CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
-#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 #ifdef __cplusplus
 }
 #endif
