@@ -371,8 +371,9 @@
 
         The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
         of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
-        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo. ignis_external_desc
-        takes the allocationSize of the whole VkDeviceMemory. Each side makes its writes visible as if the other were another queue.
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
+        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
+        family VK_QUEUE_FAMILY_EXTERNAL.
 
         Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
         stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
@@ -381,8 +382,8 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
         time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows and Direct3D 12 follow the documentation of CUDA: their arguments are checked
-        by tests, but they have run on no Windows machine.
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -5387,14 +5388,17 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
-CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
-#if defined(__GNUC__) && !defined(_WIN32)
-CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
-#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 #ifdef __cplusplus
 }
 #endif
