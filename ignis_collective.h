@@ -87,15 +87,19 @@
         file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
 
             IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
-            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_PIPE      two FIFOs
             IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
+
+        On Windows IGNIS_CHANNEL_PIPE is a named pipe, the default and all that there is. It carries descriptors, too, which are handles there:
+        (int)(intptr_t)handle, as 32 bits of a HANDLE count. They arrive as handles of the receiving process, with the same access.
 
         Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
         channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
         close it. Messages that it sent before are received first. That the other side has closed is not logged as an
         error; that it died is.
 
-        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
+        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0 (on Windows there is nothing to wait for, so
+        it does that now and then):
 
     ---- begin example channel_loop
     ignis_channel_desc meet = {.name = "loop"};
@@ -125,14 +129,20 @@
         trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
         closed on exec, and the channels of a forked child are closed at once.
 
+        On Windows the folder is $IGNIS_COMM_DIR, else %LOCALAPPDATA%\ignis. One that Ignis makes lets in its user alone; one that is there is
+        taken as it is. The pipe lets in its user alone, too; its name is random, and stands in the server's file in that folder. The system
+        tells which process is at the other side, and both prove that they know the token, as above. Handles are put into that process by
+        DuplicateHandle once it has proven itself, and those that it has not taken are closed with its channel. A process that may not open
+        the other one, as that has more rights, gets IO when it sends some.
+
     ON SHARING (>>share)
 
         An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
         exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. No
         message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
         ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
-        before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
-        shared; memory can, by ignis_vmm_export and ignis_vmm_handle_duplicate.
+        before telling the other side to read. Both processes have to see the GPU; its number may differ. It is the same on Windows, through
+        a named pipe.
 
     ON COMMUNICATORS (>>job, >>comm)
 
@@ -490,7 +500,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
 /*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in another process of this user
-    Its number, in out->win32, can then be sent as 8 bytes. Elsewhere a descriptor travels through a socket: ignis_channel_send.
+    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and elsewhere sends descriptors.
     Returns: IGNIS_OK, and *out filled.
     Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
     Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the caller's.
@@ -536,7 +546,7 @@ typedef struct ignis_channel {
 typedef enum ignis_channel_method {
     IGNIS_CHANNEL_DEFAULT = 0, /* IGNIS_CHANNEL_SOCKET; on Windows IGNIS_CHANNEL_PIPE */
     IGNIS_CHANNEL_SOCKET,      /* a unix socket: the one that descriptors travel through; not on Windows */
-    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe */
+    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe, which handles travel through */
     IGNIS_CHANNEL_SHM,         /* two rings in a shared file; not on Windows */
     IGNIS_CHANNEL_METHOD_COUNT
 } ignis_channel_method;
@@ -554,7 +564,7 @@ typedef struct ignis_channel_info {
     ignis_channel_method method;
     bool server;      /* it listens: ignis_channel_serve made it */
     bool alive;       /* the other side is there; of a server: it listens */
-    int64_t peer_pid; /* process of the other side; for a socket as the kernel says, else as the peer says; 0: unknown */
+    int64_t peer_pid; /* process of the other side; for a socket and on Windows as the system says, else as the peer says; 0: unknown */
     int64_t peer_uid; /* its user; -1: unknown */
     int64_t refused;  /* connections that a server has refused */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
@@ -604,10 +614,10 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void 
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
 
 /*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, and descriptors with it
-    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0.
+    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they are handles, as int.
     Returns: IGNIS_OK once the system has taken it; the other side need not have read it.
     Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: descriptors need
-    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO.
+    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO (also, on Windows: it may be given no handles).
     Ownership: the descriptors stay the caller's, who may close them afterwards.
     Threads: any; those who send on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count);
@@ -668,9 +678,9 @@ typedef struct ignis_transport_desc {
 } ignis_transport_desc;
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
-    descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
-    imports the handle first takes it from there. */
+    ignis_transport_handle_fds says which; on Windows they are handles, as int. With an exchange method that carries none, handles of all
+    kinds but IGNIS_TRANSPORT_VMM need none: what belongs to them lies under a name in the private folder (that of the channel, else the default
+    one of channels), and whoever imports the handle first takes it from there. */
 #define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
@@ -811,7 +821,7 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     a descriptor.
     Returns: IGNIS_OK, or the reason.
     Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
-    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs IGNIS_CHANNEL_SOCKET).
+    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs a channel that carries descriptors).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -874,8 +884,8 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
     becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
     memory: who may write when is theirs to agree on, by messages through the channel.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
-    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a channel of the
+    default method; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
     until the other process has freed its array, or died. Closing the channel changes nothing of that.
     Threads: any. Waits. */
@@ -4691,6 +4701,8 @@ static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, c
 {
     HANDLE made;
     int i;
+    if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it", (long long)wire->peer_pid);
     for (i = 0; i < count; i++) {
         if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) {
             DWORD error = GetLastError();

@@ -539,7 +539,13 @@ static raw_proof proof_of(const raw_hello *hello, const raw_challenge *challenge
 /*  A client made by hand: its end of the server's pipe. */
 static int raw_connect(ignis_channel server)
 {
-    HANDLE end = CreateFileA(info_of_channel(server).path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, 0, NULL);
+    HANDLE end = INVALID_HANDLE_VALUE;
+    int tries;
+    for (tries = 0; tries < 1000 && end == INVALID_HANDLE_VALUE; tries++) { /* there is one when the server waits for it */
+        end = CreateFileA(info_of_channel(server).path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, 0, NULL);
+        if (end == INVALID_HANDLE_VALUE)
+            test_sleep_ms(2);
+    }
     CHECK(end != INVALID_HANDLE_VALUE);
     return (int)(intptr_t)end;
 }
@@ -583,6 +589,29 @@ static ignis_channel accept_raw(raw_friend *friend, ignis_channel server, uint32
         ignis_status_clear();
     pthread_join(thread, NULL);
     return channel;
+}
+
+/*  As when the other side runs with more rights. */
+TEST(who_may_not_be_opened_gets_no_handles)
+{
+    pair both;
+    ignis__channel *channel;
+    int ends[2], before;
+    SETUP(NULL);
+    REQUIRE(pipe(ends) == 0);
+    both = make_pair(IGNIS_CHANNEL_PIPE, 20);
+    channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, both.a.id);
+    ignis__file_drop(&channel->wire->process);
+    ignis__channel_drop(channel);
+    before = process_descriptors();
+    CHECK_STATUS(ignis_channel_send(both.a, "no", 2, ends, 2), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("lets us put no handles into it");
+    CHECK_INT(process_descriptors(), before);
+    CHECK_OK(ignis_channel_close(both.a));
+    CHECK_OK(ignis_channel_close(both.b));
+    CHECK_OK(ignis_channel_close(both.server));
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /*  A friend that turns hostile after its greeting loses its channel. */
