@@ -273,7 +273,7 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := comm_job comm_nccl nccl
-WINDOWS_SHORT := array channel contract device faults file frame graph loader memory ops_basic peer share status stream system tape tensor threads vmm
+WINDOWS_SHORT := array channel contract device faults file frame graph loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -282,12 +282,12 @@ WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
 test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
-	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array contract convert device file system tensor vmm
+MSVC_TESTS := array channel contract convert device file share system tensor vmm
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 

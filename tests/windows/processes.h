@@ -4,8 +4,9 @@
 #ifndef PROCESSES_WINDOWS_H
 #define PROCESSES_WINDOWS_H
 
-/* --- what tests do with descriptors ---------------------------------------------------------------------------------- */
+/* --- what tests of channels do with descriptors; those of others are the C library's ------------------------------------- */
 
+#ifdef IGNIS_COLLECTIVE_INCLUDED
 #undef pipe
 #undef dup
 #undef close
@@ -18,6 +19,7 @@
 #define read handle_read
 #define write handle_write
 #define fcntl handle_fcntl
+#endif
 
 static inline HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
 static inline int handle_pipe(int ends[2])
