@@ -26,6 +26,7 @@ export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
 export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 export IGNIS_SIM_STALE := 1
+export SIDE_BY_SIDE ?= $(JOBS)
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
