@@ -61,14 +61,18 @@ static inline int utimensat(int folder, const char *path, const struct timespec 
 #ifndef __MINGW32__ /* which has these */
 typedef int pid_t;
 #define CLOCK_MONOTONIC 1
-__declspec(dllimport) unsigned long long __stdcall GetTickCount64(void);
+union _LARGE_INTEGER;
+__declspec(dllimport) int __stdcall QueryPerformanceCounter(union _LARGE_INTEGER *);
+__declspec(dllimport) int __stdcall QueryPerformanceFrequency(union _LARGE_INTEGER *);
 __declspec(dllimport) void __stdcall Sleep(unsigned long);
 static inline int clock_gettime(int clock, struct timespec *time)
 {
-    unsigned long long ms = GetTickCount64();
+    long long now = 0, second = 1;
     (void)clock;
-    time->tv_sec = (time_t)(ms / 1000);
-    time->tv_nsec = (long)(ms % 1000 * 1000000);
+    QueryPerformanceCounter((union _LARGE_INTEGER *)&now);
+    QueryPerformanceFrequency((union _LARGE_INTEGER *)&second);
+    time->tv_sec = (time_t)(now / second);
+    time->tv_nsec = (long)(now % second * 1000000000 / second);
     return 0;
 }
 static inline int nanosleep(const struct timespec *time, struct timespec *left)
