@@ -301,9 +301,9 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time
-        is a mistake: values are for that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60
-        deep; it can do nothing but compute.
+        ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
+        a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
+        at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -1703,6 +1703,18 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
     Ownership: everything goes to the caches; nothing to free.
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
+
+/*  ignis_warmup_record - compile all that an earlier run has asked for, in the background, ahead of its first use
+    path: a record (ignis_desc.record, IGNIS_RECORD): of formulas and kernels in variants, of which ignis_warmup knows nothing, it is what
+    tells dtypes, ranks and options. The programs in it that are for the current device are compiled on parallel threads, but for those that a
+    bundle or a cache has, and go to the caches. What is used meanwhile is not compiled twice: its first use waits. A line that does not
+    compile fails with its number in the message; the others are compiled all the same.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: ARGUMENT, IO (no such file), FORMAT (a line is no line of a record, or of another version of Ignis), DEVICE, MEMORY. By
+    ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
+    Ownership: the file is read before the call returns. The caller ends the ticket by ignis_ticket_wait.
+    Threads: any. Compiles on threads of its own. */
+IGNIS_API ignis_ticket ignis_warmup_record(const char *path);
 
 /*  What is in a bundle, and what of it the current device can use. */
 typedef struct ignis_bundle_info {
@@ -13283,14 +13295,168 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     return function;
 }
 
+/* --- reading records ------------------------------------------------------------------------------------------------------- */
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    int source;             /* of Ignis' own, or -1 */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__free frees them */
+} ignis__request;
+
+/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
+    (*whole false) no quote at its end. */
+IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+{
+    char *from = *line + strspn(*line, " "), *word = from, *to;
+    if (*from == 0)
+        return NULL;
+    if (*from != '"') {
+        from += strcspn(from, " ");
+        *line = from + (*from != 0);
+        *from = 0;
+        return word;
+    }
+    word = to = ++from;
+    for (; *from && *from != '"'; from++) {
+        bool escaped = *from == '\\' && from[1];
+        from += escaped;
+        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
+    }
+    *whole = *whole && *from == '"';
+    *line = from + (*from != 0);
+    *to = 0;
+    return *whole ? word : NULL;
+}
+
+/*  The source, part and options of a line. */
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *word = ignis__request_word(&line, whole);
+    int source = 0, builtin = 0;
+    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
+        source++;
+    if (!word || source == IGNIS__SOURCE_COUNT) {
+        ignis__text_add(why, "Ignis has no source %s", word ? word : "");
+        return false;
+    }
+    request->source = source;
+    program->name = ignis__sources[source].name;
+    program->source = "";
+    word = ignis__request_word(&line, whole);
+    if (word && *word != '-') {
+        while (builtin < IGNIS__BUILTIN_COUNT &&
+               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
+            builtin++;
+        if (builtin == IGNIS__BUILTIN_COUNT) {
+            ignis__text_add(why, "%s of Ignis has no part %s", program->name, word);
+            return false;
+        }
+        program->part = word;
+        word = ignis__request_word(&line, whole);
+    }
+    for (; word; word = ignis__request_word(&line, whole)) {
+        if (program->option_count == IGNIS__MAX_OPTIONS) {
+            ignis__text_add(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return false;
+        }
+        request->options[program->option_count++] = word;
+    }
+    return true;
+}
+
+/*  A program with all of its text. */
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
+    char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
+    long options = word ? strtol(word, NULL, 10) : -1;
+    if (options < 0 || options > IGNIS__MAX_OPTIONS) {
+        ignis__text_add(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return false;
+    }
+    program->name = name;
+    program->entry = *entry ? entry : NULL;
+    program->source = source;
+    for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
+        request->options[program->option_count++] = word;
+    if (options > 0) {
+        ignis__text_add(why, "there are fewer options than the line says");
+        return false;
+    }
+    request->headers =
+        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    if (!request->headers) {
+        ignis__text_add(why, "out of memory");
+        return false;
+    }
+    while ((word = ignis__request_word(&line, whole)) != NULL) {
+        request->headers[program->header_count].name = word;
+        request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
+        if (!word) {
+            ignis__text_add(why, "a header has no text");
+            return false;
+        }
+    }
+    program->headers = request->headers;
+    return true;
+}
+
+/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+{
+    bool whole = true, read = false;
+    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end;
+    memset(request, 0, sizeof *request);
+    request->source = -1;
+    request->program.options = request->options;
+    if (whole && (!word || *word == '#'))
+        return true;
+    if (whole && strcmp(word, "ignis") == 0) {
+        if (range && atoi(range) == IGNIS_VERSION)
+            return true;
+        ignis__text_add(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return false;
+    }
+    request->first = range ? (int)strtol(range, &end, 10) : -1;
+    request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
+    if (!whole)
+        ;
+    else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
+        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+    else if (strcmp(word, "own") == 0)
+        read = ignis__request_read_own(line, request, &whole, why);
+    else if (strcmp(word, "kernel") == 0)
+        read = ignis__request_read_kernel(line, request, &whole, why);
+    else
+        ignis__text_add(why, "'%s' is not ignis, own or kernel", word);
+    if (!whole) {
+        ignis__text_begin(why, why->data, why->capacity);
+        ignis__text_add(why, "a word has no quote at its end");
+    }
+    if (read && whole)
+        return true;
+    ignis__free(request->headers);
+    request->headers = NULL;
+    return false;
+}
+
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
 
-/*  Jobs are Ignis' own programs, every source in every dtype, then the caller's. Each keeps the failure of its worker for the caller. */
+/*  Jobs are Ignis' own programs (`own` of them), every source in every dtype, then the caller's or those of a record. Each keeps the failure of its
+    worker for the caller. */
 typedef struct ignis__warmup {
     const char *call;
-    int device;
+    ignis__device *device;
+    int own, count;
     const ignis_kernel_desc *descs;
     ignis__record *records;
+    ignis__request *requests; /* instead of descs */
+    char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
 /*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
@@ -13306,31 +13472,75 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
+IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int source, ignis_dtype dtype)
+{
+    int builtin;
+    for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
+        if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
+            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "")))
+            ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
+}
+
+IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int index)
+{
+    ignis__request *request = warmup->requests ? &warmup->requests[index] : NULL;
+    ignis__program program = request ? request->program : ignis__program_from(&warmup->descs[index]);
+    ignis__module module;
+    ignis__outer_call outer;
+    char where[300], *source = NULL;
+    if (request) {
+        snprintf(where, sizeof where, "line %d of %s", request->line, warmup->path);
+        ignis__outer_call_begin(&outer, where, NULL);
+        program.options = request->options;
+    }
+    if (request && request->source >= 0) {
+        program.source = source = ignis__source_join(&ignis__sources[request->source]);
+        if (!source)
+            ignis__fail_host_memory(warmup->call, 1);
+    }
+    if ((program.source || program.image) && ignis__module_make(warmup->call, warmup->device, &program, &module))
+        ignis__module_unload(&module); /* its image stays in the caches */
+    ignis__free(source);
+    if (request)
+        ignis__outer_call_end(&outer);
+}
+
 IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
-    ignis__device *device = &ignis__devices[warmup->device];
-    ignis__module module;
     ignis__binding binding;
     memset(&thread->record, 0, sizeof thread->record);
-    if (ignis__device_enter(warmup->call, device, &binding)) {
-        if (index < IGNIS__WARMUP_OWN) {
-            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
-            for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-                    (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, (ignis_dtype)dtype, "")))
-                    ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
-        } else {
-            ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
-            if (ignis__module_make(warmup->call, device, &program, &module))
-                ignis__module_unload(&module); /* its image stays in the caches */
-        }
+    if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
+        if (index < warmup->own)
+            ignis__warmup_own(warmup, index / (IGNIS_DTYPE_COUNT - 1), (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+        else
+            ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
     }
     warmup->records[index] = thread->record;
     thread->record = before;
+}
+
+/*  Runs all jobs. The first failure becomes the thread's. */
+IGNIS__COLD static ignis_status ignis__warmup_run(ignis__warmup *warmup)
+{
+    int count = warmup->own + warmup->count, i;
+    ignis_status status = IGNIS_OK;
+    warmup->records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(count + 1));
+    if (!warmup->records)
+        return ignis__fail_host_memory(warmup->call, sizeof(ignis__record) * (size_t)(count + 1));
+    ignis__parallel(count, ignis__warmup_job, warmup);
+    for (i = 0; i < count; i++) {
+        ignis__record *record = &warmup->records[i];
+        if (record->status != IGNIS_OK && status == IGNIS_OK)
+            status = record->status;
+        if (record->status != IGNIS_OK)
+            ignis__record_adopt(record);
+    }
+    ignis__free(warmup->records);
+    return status;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
@@ -13338,8 +13548,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
     ignis__binding binding;
-    ignis__device *device;
-    ignis_status status = IGNIS_OK;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13350,26 +13558,137 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
             return ignis__failed();
-    device = ignis__device_current_enter(call, &binding);
-    if (!device)
+    memset(&warmup, 0, sizeof warmup);
+    warmup.device = ignis__device_current_enter(call, &binding);
+    if (!warmup.device)
         return ignis__failed();
     ignis__device_leave(&binding);
     warmup.call = call;
-    warmup.device = device->info.device;
+    warmup.own = IGNIS__WARMUP_OWN;
+    warmup.count = count;
     warmup.descs = descs;
-    warmup.records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    if (!warmup.records)
-        return ignis__fail_host_memory(call, sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    ignis__parallel(IGNIS__WARMUP_OWN + count, ignis__warmup_job, &warmup);
-    for (i = 0; i < IGNIS__WARMUP_OWN + count; i++) {
-        ignis__record *record = &warmup.records[i];
-        if (record->status != IGNIS_OK && status == IGNIS_OK)
-            status = record->status;
-        if (record->status != IGNIS_OK)
-            ignis__record_adopt(record);
+    return ignis__warmup_run(&warmup);
+}
+
+static const char ignis__warmup_record_call[] = "ignis_warmup_record";
+
+IGNIS__COLD static void ignis__warmup_free(ignis__warmup *warmup)
+{
+    while (warmup->count > 0)
+        ignis__free(warmup->requests[--warmup->count].headers);
+    ignis__free(warmup->requests);
+    ignis__free(warmup->text);
+    ignis__free(warmup->path);
+    ignis__free(warmup);
+}
+
+IGNIS__COLD static void ignis__warmup_background(void *context)
+{
+    (void)ignis__warmup_run((ignis__warmup *)context);
+    ignis__warmup_free((ignis__warmup *)context);
+}
+
+/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
+{
+    const ignis_device_info *info = &warmup->device->info;
+    int capability = info->compute_major * 10 + info->compute_minor, i;
+    uint64_t key[2], other[2];
+    ignis__program whole = request->program;
+    if (!whole.name || capability < request->first || capability > request->last)
+        return false;
+    if (request->source >= 0 && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
+        return false;
+    if (!ignis__the_bundle.data)
+        whole.part = NULL;
+    ignis__program_key(&whole, key);
+    for (i = 0; i < warmup->count; i++) {
+        whole = warmup->requests[i].program;
+        if (!ignis__the_bundle.data)
+            whole.part = NULL;
+        ignis__program_key(&whole, other);
+        if (key[0] == other[0] && key[1] == other[1])
+            return false;
     }
-    ignis__free(warmup.records);
-    return status;
+    return true;
+}
+
+/*  Reads the requests of a record that are for the device. */
+IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
+{
+    char *line, *end, reason[300];
+    int lines = 1;
+    ignis__text why;
+    for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
+        lines++;
+    warmup->requests = (ignis__request *)ignis__alloc((size_t)lines * sizeof *warmup->requests);
+    if (!warmup->requests) {
+        ignis__fail_host_memory(warmup->call, (size_t)lines * sizeof *warmup->requests);
+        return false;
+    }
+    lines = 0;
+    for (line = warmup->text; line; line = end) {
+        ignis__request *request = &warmup->requests[warmup->count];
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        lines++;
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, request, &why)) {
+            ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path, reason);
+            return false;
+        }
+        request->line = lines;
+        if (ignis__warmup_takes(warmup, request))
+            warmup->count++;
+        else
+            ignis__free(request->headers);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    static const char *const call = ignis__warmup_record_call;
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__ticket *ticket = NULL;
+    ignis__warmup *warmup;
+    ignis__device *device;
+    ignis__binding binding;
+    size_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return result;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    ignis__device_leave(&binding);
+    warmup = (ignis__warmup *)ignis__alloc(sizeof *warmup);
+    if (!warmup) {
+        ignis__fail_host_memory(call, sizeof *warmup);
+        return result;
+    }
+    memset(warmup, 0, sizeof *warmup);
+    warmup->call = call;
+    warmup->device = device;
+    warmup->path = ignis__copy_string(path);
+    warmup->text = (char *)ignis__file_read(path, &size);
+    if (!warmup->path)
+        ignis__fail_host_memory(call, strlen(path) + 1);
+    else if (!warmup->text)
+        ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be read", path);
+    else if (warmup->text[size] = 0, memchr(warmup->text, 0, size))
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+    else if (ignis__warmup_read(warmup))
+        ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
+    if (ticket)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else
+        ignis__warmup_free(warmup);
+    return result;
 }
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
@@ -30370,6 +30689,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
 #define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
 #define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))

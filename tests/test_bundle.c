@@ -259,6 +259,7 @@ TEST(each_program_is_recorded_once)
     ignis_kernel_desc plus = plus_desc(step_five);
     ignis_kernel_header header = {"step.h", "#define STEP 2\n"};
     char *line, copy_of[400];
+    bool whole = true;
     int i;
     names_of("once");
     for (i = 0; i < 2; i++) {
@@ -286,10 +287,13 @@ TEST(each_program_is_recorded_once)
     CHECK_TEXT(requests[i].name, "plus.cu plus<float> -DSTEP=5");
     snprintf(copy_of, sizeof copy_of, " \"a\\\\n\\n\\r\\\"\" b  \"\"");
     line = copy_of;
-    CHECK_TEXT(word_next(&line, "", 1), "a\\n\n\r\"");
-    CHECK_TEXT(word_next(&line, "", 1), "b");
-    CHECK_TEXT(word_next(&line, "", 1), "");
-    CHECK(word_next(&line, "", 1) == NULL);
+    CHECK_TEXT(ignis__request_word(&line, &whole), "a\\n\n\r\"");
+    CHECK_TEXT(ignis__request_word(&line, &whole), "b");
+    CHECK_TEXT(ignis__request_word(&line, &whole), "");
+    CHECK(ignis__request_word(&line, &whole) == NULL && whole);
+    snprintf(copy_of, sizeof copy_of, "\"never ends");
+    line = copy_of;
+    CHECK(ignis__request_word(&line, &whole) == NULL && !whole);
 }
 
 TEST(a_record_that_cannot_be_written)
@@ -309,6 +313,128 @@ TEST(a_record_that_cannot_be_written)
     desc.compile = IGNIS_COMPILE_COUNT;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("desc.compile is 2");
+}
+
+/* --- compiling what a record names ----------------------------------------------------------------------------------- */
+
+/*  Formulas, a reduction, their gradients, and a kernel; the sum of it all. */
+static double formulas_used(void)
+{
+    ignis_kernel_desc plus = plus_desc(step_five);
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, true), row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 2, false);
+    ignis_tensor y = ignis_map("x*x + row", IGNIS_INPUTS(x, row)), loss = ignis_map_sum("y*y", IGNIS_INPUTS(y));
+    double sum;
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    sum = value_at(loss, 0) + grad_at(x, 5);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK(plus_adds(&plus, 5));
+    return sum;
+}
+
+static ignis_desc cold(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.cache_dir = "off";
+    return desc;
+}
+
+TEST(what_a_record_names_is_compiled_ahead)
+{
+    ignis_desc desc = cold();
+    ignis_ticket ticket;
+    double there;
+    int compiled;
+    names_of("warm");
+    desc.record = record;
+    SETUP(&desc);
+    fault_reset_counts();
+    there = formulas_used();
+    compiled = fault_count("nvrtcCompileProgram");
+    CHECK(compiled >= 4);
+    CHECK_OK(ignis_shutdown());
+
+    desc = cold();
+    SETUP(&desc);
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(ticket.id);
+    CHECK_OK(ignis_ticket_wait(ticket));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK(formulas_used() == there); /* for the first time here */
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record))); /* all is there */
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_shutdown());
+
+    SETUP(&desc); /* used meanwhile, by this thread */
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(formulas_used() == there);
+    CHECK_OK(ignis_ticket_wait(ticket));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_shutdown());
+}
+
+static void record_of(const char *text) { test_write_file(record, text, strlen(text)); }
+
+TEST(a_line_that_does_not_compile_is_named)
+{
+    static const char good[] =
+        "kernel 0-999 \"plus.cu\" \"\" \"extern \\\"C\\\" __global__ void plus(float *x, int n) { x[n] += STEP; }\" 1 \"-DSTEP=5\"\n";
+    static const char *const no_record[] = {"hello\n",
+                                            "own x softmax.cu\n",
+                                            "own 0-1000 softmax.cu\n",
+                                            "own 80 softmax.cu\n",
+                                            "own 0-999 nothing.cu\n",
+                                            "own 0-999\n",
+                                            "own 0-999 softmax.cu ignis_relu\n",
+                                            "own 0-999 softmax.cu ignis_softmax_block\n",
+                                            "ignis 1\n",
+                                            "ignis\n",
+                                            "kernel 0-999 \"a.cu\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 2 \"-DA\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" -1\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 65\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 0 \"a.h\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 0 \"a.h\" \"never ends\n"};
+    ignis_desc desc = cold();
+    ignis_ticket ticket;
+    char text[1000];
+    int i;
+    names_of("bad");
+    remove(record);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    SETUP(&desc);
+    CHECK_FAILS(ignis_warmup_record(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+    CHECK_MESSAGE_HAS(record);
+    for (i = 0; i < COUNT_OF(no_record); i++) {
+        snprintf(text, sizeof text, "# remarks and empty lines are fine\n\n%s%s", good, no_record[i]);
+        record_of(text);
+        CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+        CHECK_MESSAGE_HAS("line 4 of ");
+    }
+    test_write_file(record, "own\0", 5);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+    record_of("");
+    CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record)));
+
+    snprintf(text, sizeof text,
+             "ignis %d\nkernel 0-999 \"formula.cu\" \"\" \"this is no CUDA\" 0\n%skernel 0-10 \"old.cu\" \"\" \"no CUDA either\" 0\n",
+             IGNIS_VERSION, good);
+    record_of(text);
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(ticket.id);
+    CHECK_INT(ignis_ticket_wait(ticket), IGNIS_ERROR_COMPILE);
+    CHECK(strstr(ignis_status_message(), "formula.cu does not compile") != NULL);
+    CHECK(strstr(ignis_status_message(), "(inside line 2 of ") != NULL);
+    ignis_status_clear();
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 1); /* the others are compiled; that for another device is left out */
+    CHECK_INT(fault_failed("nvrtcCompileProgram"), 1);
+    CHECK_OK(ignis_shutdown());
 }
 
 /* --- what is missing ------------------------------------------------------------------------------------------------ */

@@ -365,29 +365,6 @@ static char *text_copy(const char *text, size_t length)
     return result;
 }
 
-/*  The next word of a line: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none. */
-static char *word_next(char **line, const char *path, int number)
-{
-    char *from = *line + strspn(*line, " "), *to, *word;
-    if (*from == 0)
-        return NULL;
-    if (*from != '"') {
-        *line = from + strcspn(from, " ");
-        return text_copy(from, (size_t)(*line - from));
-    }
-    word = to = text_copy(from, strlen(from));
-    for (from++; *from && *from != '"'; from++) {
-        bool escaped = *from == '\\' && from[1];
-        from += escaped;
-        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
-    }
-    if (*from != '"')
-        die("%s:%d: a word has no quote at its end", path, number);
-    *to = 0;
-    *line = from + 1;
-    return word;
-}
-
 /*  Text that is the program's, or a source of Ignis. */
 static void request_add(ignis__program *program, int first, int last)
 {
@@ -411,62 +388,6 @@ static void request_add(ignis__program *program, int first, int last)
     requests[request_count++] = added;
 }
 
-static void read_own(ignis__program *program, char **line, const char *path, int number)
-{
-    const char **options = (const char **)grow(NULL, IGNIS__MAX_OPTIONS * sizeof *options);
-    char *word = word_next(line, path, number);
-    int source = 0, builtin = 0;
-    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
-        source++;
-    if (!word || source == IGNIS__SOURCE_COUNT)
-        die("%s:%d: Ignis has no source %s", path, number, word ? word : "");
-    program->name = ignis__sources[source].name;
-    program->source = ignis__source_join(&ignis__sources[source]);
-    program->options = options;
-    word = word_next(line, path, number);
-    if (word && *word != '-') {
-        while (builtin < IGNIS__BUILTIN_COUNT &&
-               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
-            builtin++;
-        if (builtin == IGNIS__BUILTIN_COUNT)
-            die("%s:%d: %s of Ignis has no part %s", path, number, program->name, word);
-        program->part = word;
-        word = word_next(line, path, number);
-    }
-    for (; word; word = word_next(line, path, number)) {
-        if (program->option_count == IGNIS__MAX_OPTIONS)
-            die("%s:%d: there are more than %d options", path, number, IGNIS__MAX_OPTIONS);
-        options[program->option_count++] = word;
-    }
-}
-
-static void read_kernel(ignis__program *program, char **line, const char *path, int number)
-{
-    const char **options = (const char **)grow(NULL, IGNIS__MAX_OPTIONS * sizeof *options);
-    ignis_kernel_header *headers = NULL;
-    char *name = word_next(line, path, number), *entry = word_next(line, path, number), *source = word_next(line, path, number);
-    char *word = word_next(line, path, number);
-    if (!word || atoi(word) < 0 || atoi(word) > IGNIS__MAX_OPTIONS)
-        die("%s:%d: a kernel is a name, an entry, a source, a number of options, the options, and headers", path, number);
-    program->name = name;
-    program->entry = *entry ? entry : NULL;
-    program->source = source;
-    program->options = options;
-    for (int i = atoi(word); i > 0; i--) {
-        options[program->option_count++] = word = word_next(line, path, number);
-        if (!word)
-            die("%s:%d: there are fewer options than the line says", path, number);
-    }
-    while ((word = word_next(line, path, number)) != NULL) {
-        headers = (ignis_kernel_header *)grow(headers, ((size_t)program->header_count + 1) * sizeof *headers);
-        headers[program->header_count].name = word;
-        headers[program->header_count++].text = word = word_next(line, path, number);
-        if (!word)
-            die("%s:%d: a header has no text", path, number);
-    }
-    program->headers = headers;
-}
-
 static void record_read(const char *path)
 {
     size_t size;
@@ -475,32 +396,19 @@ static void record_read(const char *path)
         die("cannot read %s", path);
     text[size] = 0;
     for (int number = 1; *line; line = end, number++) {
-        ignis__program program;
-        int first = 0, last = 0;
-        char *word, *range;
+        ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
+        char reason[300];
+        ignis__text why;
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = 0, 1) : 0;
-        if ((word = word_next(&line, path, number)) == NULL || *word == '#')
-            continue;
-        range = word_next(&line, path, number);
-        if (strcmp(word, "ignis") == 0) {
-            if (!range || atoi(range) != IGNIS_VERSION)
-                die("%s:%d: the record is of version %s, this ignis_embed of %d; record again", path, number, range ? range : "",
-                    IGNIS_VERSION);
-            continue;
-        }
-        memset(&program, 0, sizeof program);
-        if (!range || sscanf(range, "%d-%d", &first, &last) != 2 || first < 0 || last > IGNIS__EVERY_ARCH)
-            die("%s:%d: behind '%s' has to be a range of compute capabilities, such as 80-%d", path, number, word, IGNIS__EVERY_ARCH);
-        if (strcmp(word, "own") == 0)
-            read_own(&program, &line, path, number);
-        else if (strcmp(word, "kernel") == 0)
-            read_kernel(&program, &line, path, number);
-        else
-            die("%s:%d: '%s' is not ignis, own or kernel", path, number, word);
-        request_add(&program, first, last);
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, asked, &why))
+            die("%s:%d: %s", path, number, reason);
+        if (asked->source >= 0)
+            asked->program.source = ignis__source_join(&ignis__sources[asked->source]);
+        if (asked->program.name)
+            request_add(&asked->program, asked->first, asked->last);
     }
-    ignis__free(text);
 }
 
 /* >>compiling --------------------------------------------------------------------------------------------------- */
