@@ -205,17 +205,20 @@
         warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
         bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
 
-        What is recorded? Every program that is asked for, formulas and kernels of the program's own with all of their text; so walk all its ways
-        while recording, with dtypes and shapes that will occur. Several runs add to one file, and ignis_embed takes several files. Which kernel Ignis
-        chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
-        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
-        other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
-        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another divisibility
-        than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
+        What is recorded? Every kernel of Ignis that is asked for, formulas and kernels of the program's own with all of their text; so walk all its
+        ways while recording, with dtypes and shapes that will occur. Of a source of Ignis a bundle has what was asked for, and what other numbers of
+        rows or other devices take instead: a program that does not train has no backward kernels, one with AdamW no other optimizer. Several runs add
+        to one file, and ignis_embed takes several files. Which kernel Ignis chooses depends on the device, too. So that a record made anywhere serves
+        compute capability 7.5 to 12.0, whatever chooses by the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync
+        from 8.0 on, wgmma on 9.0, in all tiles that other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while
+        recording and with IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another
+        divisibility than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
-        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images are packed; --plain leaves that out.
+        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images of one architecture are packed together, in blocks of 2 MB at
+        most, as they are much alike; one that is asked for unpacks its block, which takes 30 ms at most and stays in memory until
+        ignis_shutdown. --plain packs nothing.
 
         Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
         that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
@@ -299,9 +302,9 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time
-        is a mistake: values are for that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60
-        deep; it can do nothing but compute.
+        ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
+        a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
+        at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -371,8 +374,9 @@
 
         The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
         of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
-        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo. ignis_external_desc
-        takes the allocationSize of the whole VkDeviceMemory. Each side makes its writes visible as if the other were another queue.
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
+        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
+        family VK_QUEUE_FAMILY_EXTERNAL.
 
         Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
         stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
@@ -381,8 +385,8 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
         time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows and Direct3D 12 follow the documentation of CUDA: their arguments are checked
-        by tests, but they have run on no Windows machine.
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -688,6 +692,10 @@ typedef enum ignis_status {
     X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
     X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")            \
     X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
+    X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
+    X(CONTEXT_FULL, ARGUMENT, "a sequence is no longer than the context of its model")                               \
+    X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
+    X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
     X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
@@ -700,7 +708,11 @@ typedef enum ignis_status {
     X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
     X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
     X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
-    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")
+    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")            \
+    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
+    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
+    X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
+    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1761,6 +1773,18 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
+/*  ignis_warmup_record - compile all that an earlier run has asked for, in the background, ahead of its first use
+    path: a record (ignis_desc.record, IGNIS_RECORD): of formulas and kernels in variants, of which ignis_warmup knows nothing, it is what
+    tells dtypes, ranks and options. The programs in it that are for the current device are compiled on parallel threads, but for those that a
+    bundle or a cache has, and go to the caches. What is used meanwhile is not compiled twice: its first use waits. A line that does not
+    compile fails with its number in the message; the others are compiled all the same.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: ARGUMENT, IO (no such file), FORMAT (a line is no line of a record, or of another version of Ignis), DEVICE, MEMORY. By
+    ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
+    Ownership: the file is read before the call returns. The caller ends the ticket by ignis_ticket_wait.
+    Threads: any. Compiles on threads of its own. */
+IGNIS_API ignis_ticket ignis_warmup_record(const char *path);
+
 /*  What is in a bundle, and what of it the current device can use. */
 typedef struct ignis_bundle_info {
     int version;            /* IGNIS_VERSION of the ignis_embed that made it */
@@ -1771,9 +1795,9 @@ typedef struct ignis_bundle_info {
 } ignis_bundle_info;
 
 /*  ignis_bundle_check - whether the bundle of ignis_setup is whole, of this version, and serves the current device; info may be null
-    Unpacks each image and looks at it, which takes a few milliseconds; the driver is not asked. One failure names all that was found: another
-    version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the device. What the
-    program will ask for and nobody recorded it cannot know.
+    Unpacks each image and looks at it, which takes 15 ms for each megabyte that comes out; the driver is not asked. One failure names all that
+    was found: another version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the
+    device. What the program will ask for and nobody recorded it cannot know.
     Returns: IGNIS_OK, or the reason; *info is filled in both cases, unless there is no bundle.
     Errors: ARGUMENT (there is no bundle), FORMAT, MISMATCH, COMPILE (programs are missing), DEVICE, MEMORY.
     Ownership: nothing to free.
@@ -3192,6 +3216,21 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
 
 /* >>chat -------------------------------------------------------------------------------------------------------- */
 
+/*  One message of a chat. */
+typedef struct ignis_message {
+    const char *role;    /* "system", "user", "assistant" and what else the template knows */
+    const char *content; /* null: none */
+} ignis_message;
+
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+typedef struct ignis_chat_desc {
+    const char *chat_template;  /* null: the tokenizer's own */
+    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
+    const char
+        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
+    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+} ignis_chat_desc;
+
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
 /*  A model that was opened: its weights on a device, its description, its tokenizer. */
@@ -3310,6 +3349,131 @@ IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
 IGNIS_API ignis_status ignis_model_free(ignis_model model);
 
 /* >>generate ---------------------------------------------------------------------------------------------------- */
+
+/*  Tokens of a text, and what a model's cache has of them. */
+typedef struct ignis_sequence {
+    uint64_t id;
+} ignis_sequence;
+
+/*  What is added to the logit of a token. */
+typedef struct ignis_logit_bias {
+    int32_t id;
+    float bias; /* -infinity forbids the token */
+} ignis_logit_bias;
+
+/*  How a token is drawn from logits, in this order: biases, repetition penalty, temperature, top_k, top_p, min_p - the order of Hugging Face's
+    processors; llama.cpp has the temperature last. */
+typedef struct ignis_sampling_desc {
+    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;                   /* of the fewest that have this much of the probability (all) */
+    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;             /* were there among the latest so many (all) */
+    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    const ignis_logit_bias *biases; /* in rising order of their ids (none) */
+    int bias_count;                 /* at most 512 */
+} ignis_sampling_desc;
+
+typedef struct ignis_sequence_info {
+    int length, context; /* tokens that it has, and may have */
+    int free_tokens;     /* that the cache has whole pages for, for all sequences of the model */
+    double log_prob;     /* of the token drawn last, by the model itself: at temperature 1, nothing cut off */
+} ignis_sequence_info;
+
+/*  ignis_sequence_begin - a new sequence of a model, without a token
+    The first one of a model makes its cache, in pages of 16 tokens, for ignis_model_desc.sequences sequences of ignis_model_desc.context tokens;
+    there may be more, if they are shorter or share what they begin with.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or of no multiple of 8, more than 2^19 tokens), MEMORY,
+    CUDA.
+    Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
+    Threads: any; calls for sequences of one model wait for each other. */
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
+
+/*  ignis_sequence_feed - append tokens, and compute their keys and values
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
+    message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_next - draw a token behind the last one, and append it
+    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
+    the likeliest token.
+    Returns: the token; -1 on failure, and then the sequence is as it was.
+    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
+    (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
+
+/*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
+    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then all sequences are as they were (but for CUDA, when some may have gone on).
+    Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+                                               int32_t *ids);
+
+/*  ignis_sequence_logits - what the model says of the token behind the last one
+    count: the tokens that the model has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no token yet, another count), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph), LIBRARY,
+    COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
+
+/*  ignis_sequence_length - how many tokens it has
+    Returns: the number; -1 on failure.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence);
+
+/*  ignis_sequence_query - what there is to know about it
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info);
+
+/*  ignis_sequence_ids - its tokens, from the first one on
+    ids may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: ids are copies.
+    Threads: any. */
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
+
+/*  ignis_sequence_truncate - leave the first `length` tokens
+    Pages of the cache that nobody needs any more are free for others.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length);
+
+/*  ignis_sequence_fork - a second sequence that begins with the same tokens
+    Both share the pages of the cache; who writes to a page that others have too gets a copy of it first. Give both different seeds to draw
+    different texts.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
+
+/*  ignis_sequence_free - free a sequence, and what only it has of the cache
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph).
+    Ownership: the handle is stale afterwards.
+    Threads: any; a call that works with it ends first. */
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
 
 #endif /* IGNIS_MODELS */
 
@@ -3652,6 +3816,10 @@ static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ign
     return ignis_model_inspect(&desc, info);
 }
 static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
+static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
+{
+    return ignis_sequence_next(sequence, &sampling);
+}
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -3711,6 +3879,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 
 #include <errno.h>
 #include <limits.h>
+#ifdef IGNIS_MODELS
+#include <math.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5233,14 +5404,17 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
-CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
-#if defined(__GNUC__) && !defined(_WIN32)
-CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
-#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 #ifdef __cplusplus
 }
 #endif
@@ -10918,6 +11092,7 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* what a compiler has made of it; then there is no text */
     size_t image_size;
+    const char *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -11358,6 +11533,8 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
     ignis__key_add(key, program->source);
     ignis__key_add(key, program->name);
     ignis__key_add(key, program->entry ? program->entry : "");
+    if (program->part)
+        ignis__key_add(key, program->part);
     for (i = 0; i < program->option_count; i++)
         ignis__key_add(key, program->options[i]);
     for (i = 0; i < program->header_count; i++) {
@@ -11406,11 +11583,13 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     return release;
 }
 
-/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+/*  Everything that the image depends on, which has all parts of a program. False: there is more than can be told, so it must not be cached. */
 IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
 {
+    ignis__program whole = *program;
     char facts[256];
-    ignis__program_key(program, key);
+    whole.part = NULL;
+    ignis__program_key(&whole, key);
     snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)release, device->info.compute_major,
              device->info.compute_minor);
     ignis__key_add(key, facts);
@@ -11642,7 +11821,8 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
 /*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
 
         ignis VERSION                           of what wrote the lines below
-        own FIRST-LAST FILE OPTION...           a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                those that are asked for with PART (see ignis__parts), or all where no PART is named
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -11673,11 +11853,12 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
-/*  A program as messages and bundles name it: "gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+/*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
 IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
 {
+    const char *which = program->part ? program->part : program->entry;
     int i;
-    ignis__text_add(text, "%s%s%s", program->name, program->entry ? " " : "", program->entry ? program->entry : "");
+    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
         ignis__text_add(text, " %s", program->options[i]);
 }
@@ -11772,58 +11953,55 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
     ignis__free(line);
 }
 
-/*  Asks for a source of Ignis that another device would choose; `define`: options behind that of the dtype, separated by spaces. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static void ignis__request_own(int source, ignis_dtype dtype, const char *define, int first, int last)
-{
-    ignis__program program;
-    char option[256];
-    const char *options[] = {option};
-    memset(&program, 0, sizeof program);
-    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
-    program.name = ignis__sources[source].name;
-    program.options = options;
-    program.option_count = 1;
-    ignis__request_add(&program, first, last);
-}
-
 /* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
 
-/*  A bundle is a header, its entries, their texts, and images, all numbers little-endian; tools/ignis_embed.c writes it. Everything before the
-    images has a checksum, each image has one: the driver sees nothing of what is damaged. */
+/*  A bundle is a header, its entries, their texts, and blocks of images, all numbers little-endian; tools/ignis_embed.c writes it. Images of one
+    architecture are packed together, as they are much alike. Everything before the blocks has a checksum, each block has one: the driver sees
+    nothing of what is damaged. */
 typedef struct ignis__bundle_header {
     char magic[8];
     uint64_t checksum; /* of what is between it and the images */
     uint64_t size;     /* bytes of the bundle */
-    uint64_t images;   /* where they begin */
+    uint64_t blocks;   /* where they begin */
     uint64_t sources;  /* a hash of Ignis' own */
     uint32_t version, count;
 } ignis__bundle_header;
 
 typedef struct ignis__bundle_entry {
-    uint64_t key[2];               /* of the program */
-    uint64_t included;             /* of the files that it includes */
-    uint64_t checksum;             /* of the bytes that are stored */
-    uint64_t offset, stored, size; /* where they are, and how many; bytes of the image, which is packed when they are more */
-    uint32_t text;                 /* where its name is, and behind that of the kernel in the image, each with a zero */
-    uint16_t arch;                 /* 90 for 9.0 */
-    uint16_t first, last;          /* compute capabilities that ask for the program */
-    uint8_t kind;                  /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
+    uint64_t at, size;              /* of the image in the block: a zero is behind it */
+    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint16_t arch;                  /* 90 for 9.0 */
+    uint16_t first, last;           /* compute capabilities that ask for the program */
+    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
-static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '1'};
+static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes: more are none */
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+
+/*  A block that was unpacked. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
 
 typedef struct ignis__bundle {
     const unsigned char *data; /* null: there is none */
     void *memory;              /* what of it is Ignis' own */
     ignis__bundle_header header;
-    bool wgmma; /* it has kernels with products of warpgroups */
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
     char from[300];
 } ignis__bundle;
 
-static ignis__bundle ignis__the_bundle; /* of ignis_setup */
+static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
 
 static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
 {
@@ -11869,12 +12047,12 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         ignis__text_add(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size, (unsigned long long)header->size);
         return false;
     }
-    if (header->images > size || texts >= header->images || bytes[header->images - 1] != 0) {
+    if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0) {
         ignis__text_add(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                        (unsigned long long)header->images, (unsigned long long)size);
+                        (unsigned long long)header->blocks, (unsigned long long)size);
         return false;
     }
-    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->images - behind);
+    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum) {
         ignis__text_add(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
                         (unsigned long long)header->checksum);
@@ -11883,13 +12061,15 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        bool named = entry.text >= texts && entry.text < header->images &&
-                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->images;
-        if (!named || entry.offset < header->images || entry.offset > size || entry.stored > size - entry.offset ||
-            entry.stored > entry.size || entry.size > IGNIS__BUNDLE_IMAGE || !memchr("\0afp", entry.kind, 4)) {
-            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, kind %d", (unsigned)i,
-                            (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                            (unsigned long long)entry.offset, (unsigned long long)entry.size, (int)entry.kind);
+        bool named = entry.text >= texts && entry.text < header->blocks &&
+                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->blocks;
+        if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
+            entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
+            entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
+            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                            (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
@@ -11947,12 +12127,14 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     each, a quick and a slow one, are averaged. */
 enum {
     IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
-    IGNIS__PACK_AGAIN = 48, /* at the distance before */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
     IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,                 /* at a new distance, at the one before */
-    IGNIS__PACK_DISTANCE = IGNIS__PACK_LENGTH + 2 * IGNIS__PACK_NUMBERS, /* of 2, 3, 4 and more bytes */
-    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS,    /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
 };
 
@@ -12006,8 +12188,8 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
 {
     size_t at = 0, i;
-    uint32_t distance = 0, length;
-    unsigned before = 0, again, kind; /* before: 0 a new byte, 1 and 2 bytes at a new and at the old distance */
+    uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
+    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
     for (i = 0; i < IGNIS__PACK_ODDS; i++)
         u->odds[i][0] = u->odds[i][1] = 32768;
     u->at = packed;
@@ -12023,11 +12205,19 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
             continue;
         }
         again = ignis__unpack_bit(u, IGNIS__PACK_AGAIN + before);
-        length = ignis__unpack_number(u, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0) + 1 - again;
-        if (!again) {
+        length = ignis__unpack_bits(u, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5);
+        length = 2 - again + (length < 31 ? length : 30 + ignis__unpack_number(u, IGNIS__PACK_LONG, 0));
+        which = 3;
+        if (again) {
+            which = ignis__unpack_bits(u, IGNIS__PACK_WHICH, 2);
+            distance = last[which];
+        } else {
             kind = length < 5 ? length - 2 : 3;
             distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
         }
+        for (; which > 0; which--)
+            last[which] = last[which - 1];
+        last[0] = distance;
         if (distance == 0 || distance > at || length > size - at)
             return false;
         for (; length > 0; length--, at++)
@@ -12037,41 +12227,88 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
     return true;
 }
 
-/*  The image of an entry, in memory of ignis__alloc, with a zero behind it. When it is damaged, `why` says how. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__text *why)
+/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
+                                                     ignis__text *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
-    uint64_t checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
-    unsigned char *image;
+    ignis__bundle_block *block = bundle->blocks;
     ignis__unpacker *unpacker;
-    const char *wrong = NULL;
+    uint64_t checksum;
+    bool whole = true;
+    while (block && block->offset != entry->offset)
+        block = block->next;
+    *got = block;
+    if (block)
+        return IGNIS_DIAG_NONE;
+    checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
         ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
                         (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    image = (unsigned char *)ignis__alloc((size_t)entry->size + 1);
+    block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
     unpacker = (ignis__unpacker *)ignis__alloc(sizeof *unpacker);
-    if (!image || !unpacker) {
-        ignis__free(image);
+    if (block)
+        block->bytes = (unsigned char *)ignis__alloc((size_t)entry->whole);
+    if (!block || !block->bytes || !unpacker) {
+        if (block)
+            ignis__free(block->bytes);
+        ignis__free(block);
         ignis__free(unpacker);
         return IGNIS_DIAG_HOST_MEMORY;
     }
-    if (entry->stored == entry->size)
-        memcpy(image, stored, (size_t)entry->size);
-    else if (!ignis__unpack(unpacker, image, (size_t)entry->size, stored, (size_t)entry->stored))
-        wrong = "its bytes cannot be unpacked";
+    if (entry->stored == entry->whole)
+        memcpy(block->bytes, stored, (size_t)entry->whole);
+    else
+        whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
     ignis__free(unpacker);
-    wrong = wrong ? wrong : ignis__image_fault(image, (size_t)entry->size);
-    if (wrong) {
-        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", wrong, (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)entry->size);
-        ignis__free(image);
+    if (!whole) {
+        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__free(block->bytes);
+        ignis__free(block);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    *unpacked = image;
+    block->offset = entry->offset;
+    block->whole = entry->whole;
+    block->next = bundle->blocks;
+    bundle->blocks = *got = block;
     return IGNIS_DIAG_NONE;
+}
+
+/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
+                                                         ignis__text *why)
+{
+    ignis__bundle_block *block;
+    ignis_diagnostic wrong;
+    const char *why_not = NULL;
+    ignis__mutex_lock(&ignis__bundle_lock);
+    wrong = ignis__block_get(bundle, entry, &block, why);
+    ignis__mutex_unlock(&ignis__bundle_lock);
+    if (wrong != IGNIS_DIAG_NONE)
+        return wrong;
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+        why_not = "its block is another one";
+    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    if (why_not) {
+        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    *unpacked = block->bytes + entry->at;
+    return IGNIS_DIAG_NONE;
+}
+
+static void ignis__blocks_drop(ignis__bundle *bundle)
+{
+    while (bundle->blocks) {
+        ignis__bundle_block *block = bundle->blocks;
+        bundle->blocks = block->next;
+        ignis__free(block->bytes);
+        ignis__free(block);
+    }
 }
 
 /*  How well an image serves a compute capability, 0: not at all. Machine code runs on its major version from its minor one on, that of one chip there
@@ -12102,20 +12339,6 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
         }
     }
     return best;
-}
-
-/*  Whether the bundle has a source of Ignis with these options. */
-IGNIS__MAYBE_UNUSED static bool ignis__bundle_has(const ignis__bundle *bundle, int source, ignis_dtype dtype, const char *define)
-{
-    char name[256];
-    uint32_t i;
-    snprintf(name, sizeof name, "%s -DIGNIS_T=%d%s%s", ignis__sources[source].name, (int)dtype, *define ? " " : "", define);
-    for (i = 0; bundle->data && i < bundle->header.count; i++) {
-        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /*  "75 80 90a ptx75", from the oldest on. */
@@ -12343,7 +12566,7 @@ static bool ignis__image_is_foreign(int error)
 IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
                                                   ignis__module *unit, bool *failed)
 {
-    const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle *bundle = &ignis__the_bundle;
     int capability = device->info.compute_major * 10 + device->info.compute_minor, serves = INT32_MAX, error = 0;
     uint64_t key[2], included;
     ignis__bundle_entry entry;
@@ -12365,7 +12588,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
         *failed = wrong != IGNIS_DIAG_NONE;
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            ignis__fail_host_memory(call, (size_t)entry.size);
+            ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE)
             ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
                         entry.kind == 'p' ? " (PTX)" : "", why);
@@ -12376,7 +12599,6 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         else
             ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
                         (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
-        ignis__free(image.data);
         if (unit->module)
             return true;
     }
@@ -12444,6 +12666,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
 
 static void ignis__bundle_close(void)
 {
+    ignis__blocks_drop(&ignis__the_bundle);
     ignis__free(ignis__the_bundle.memory);
     memset(&ignis__the_bundle, 0, sizeof ignis__the_bundle);
     ignis__free(ignis__requests.lines);
@@ -12518,8 +12741,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
 {
     static const char call[] = "ignis_bundle_check";
     const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle looked_at;
     ignis_bundle_info own;
     ignis__device *device;
+    ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
     char faults[700], missing[500];
     ignis__text text, names;
@@ -12539,20 +12764,23 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     capability = device->info.compute_major * 10 + device->info.compute_minor;
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__text_begin(&text, faults, sizeof faults);
-    for (i = 0; i < bundle->header.count; i++) {
+    looked_at = *bundle;
+    looked_at.blocks = NULL; /* what is for other devices is not kept */
+    for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
         ignis__text reason;
         void *image = NULL;
-        ignis_diagnostic wrong;
         ignis__text_begin(&reason, why, sizeof why);
-        wrong = ignis__bundle_unpack(bundle, &entry, &image, &reason);
-        ignis__free(image);
+        wrong = ignis__bundle_unpack(&looked_at, &entry, &image, &reason);
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            return ignis__fail_host_memory(call, (size_t)entry.size);
-        if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
+            ignis__fail_host_memory(call, (size_t)entry.whole);
+        else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
             ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
     }
+    ignis__blocks_drop(&looked_at);
+    if (wrong == IGNIS_DIAG_HOST_MEMORY)
+        return ignis__failed();
     if (damaged)
         return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
                            faults);
@@ -12723,6 +12951,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     program.header_count = desc->header_count;
     program.image = desc->image;
     program.image_size = desc->image_size;
+    program.part = NULL;
     return program;
 }
 
@@ -13312,6 +13541,33 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
+/*  Those of generation, which others do not warm up. */
+#ifdef IGNIS_MODELS
+#define IGNIS__BUILTINS_MODELS(X)                             \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")    \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")      \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                        \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                        \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                        \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                        \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")            \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")            \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")            \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")            \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1") \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2") \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4") \
+    X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
+#else
+#define IGNIS__BUILTINS_MODELS(X)
+#endif
+
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
 #define IGNIS__BUILTINS(X)                                                                     \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
@@ -13375,8 +13631,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
     X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
     X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
@@ -13399,11 +13655,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
     X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -13464,12 +13720,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
     X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
     X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
     X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
@@ -13478,7 +13734,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+    IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
@@ -13496,6 +13753,107 @@ static const struct {
 #undef IGNIS__BUILTIN_ROW
 };
 
+/*  Kernels from a first to a last one of which sizes, addresses or the device choose, or that are always launched together: records and bundles have
+    all of them or none. Others are there alone. The first one's name is that of the part. */
+static const struct {
+    ignis__builtin first, last;
+} ignis__parts[] = {
+#define IGNIS__PART(first, last)                      \
+    {                                                 \
+        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+    }
+    IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_FINISH),
+    IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
+    IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
+    IGNIS__PART(GEMM, GEMM_SMALL),
+    IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_ODD),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_ODD),
+    IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
+    IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
+    IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
+    IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
+    IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
+    IGNIS__PART(SORT_COUNT, SORT_PASS),
+    IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
+    IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK),
+    IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY),
+    IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
+    IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
+    IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_FEW),
+    IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
+    IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#undef IGNIS__PART
+};
+
+/*  The name of a kernel's part. */
+static const char *ignis__builtin_part(ignis__builtin builtin)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__parts); i++)
+        if (builtin >= ignis__parts[i].first && builtin <= ignis__parts[i].last)
+            return ignis__builtins[ignis__parts[i].first].entry;
+    return ignis__builtins[builtin].entry;
+}
+
+/*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
+IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
+{
+    ignis__program program;
+    char option[256];
+    const char *options[] = {option};
+    memset(&program, 0, sizeof program);
+    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    program.part = ignis__builtin_part(builtin);
+    program.options = options;
+    program.option_count = 1;
+    ignis__request_add(&program, first, last);
+}
+
+/*  Records a kernel for all devices that have it. */
+static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
+{
+    ignis__program program;
+    int first, last;
+    if (!ignis__requests.path[0])
+        return;
+    memset(&program, 0, sizeof program);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    ignis__program_range(&program, &first, &last);
+    ignis__request_own(builtin, dtype, "", first, last);
+}
+
+/*  Whether the bundle has a kernel with these options. */
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+{
+    char name[256];
+    uint32_t i;
+    if (!bundle->data)
+        return false;
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__sources[ignis__builtins[builtin].source].name,
+             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /*  What is loaded of them on each device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
 static struct ignis__builtin_code {
     ignis__module modules[IGNIS__SOURCE_COUNT][IGNIS_DTYPE_COUNT];
@@ -13504,9 +13862,10 @@ static struct ignis__builtin_code {
 
 #define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
 
-/*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
-                                            ignis__module *unit)
+/*  Compiles a source for a dtype, and loads it on a device that is entered; of a bundle a part of it (null: all). `defines` are more options,
+    separated by spaces; null: none. */
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
+                                            const char *defines, ignis__module *unit)
 {
     ignis__program program;
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -13528,16 +13887,18 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
     }
     program.source = text;
     program.name = ignis__sources[source].name;
+    program.part = part;
     program.options = options;
     made = ignis__module_make(call, device, &program, unit);
     ignis__free(text);
     return made;
 }
 
-/*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
+/*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    int source = ignis__builtins[builtin].source;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
     ignis__module made;
     bool loaded;
@@ -13546,7 +13907,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     ignis__mutex_unlock(&lock);
     if (loaded)
         return place;
-    if (!ignis__builtin_make(call, device, source, dtype, NULL, &made))
+    if (!ignis__builtin_make(call, device, source, ignis__builtin_part(builtin), dtype, NULL, &made))
         return NULL;
     ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
     loaded = place->module != NULL;
@@ -13556,21 +13917,6 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     if (loaded)
         ignis__module_unload(&made);
     return place;
-}
-
-/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
-static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
-{
-    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
-    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
-    ignis__module *unit;
-    if (function)
-        return function;
-    unit = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
-    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
-        return NULL;
-    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
-    return function;
 }
 
 /*  The function of a kernel in a variant that more than the dtype decides. */
@@ -13599,8 +13945,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
-IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
-                                                            ignis_dtype dtype, const char *define)
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                        const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -13614,7 +13960,8 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, dtype, define, &variant->module) ||
+    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, ignis__builtin_part(builtin), dtype, define,
+                             &variant->module) ||
         !ignis__function_get(call, device, &variant->module, ignis__builtins[builtin].entry, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -13627,14 +13974,189 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     return variant->function;
 }
 
+/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
+static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+{
+    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
+    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
+    ignis__module *unit;
+    if (function)
+        return function;
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "")) { /* where it has a module of its own */
+        function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
+        ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+        return function;
+    }
+    ignis__request_builtin(builtin, dtype);
+    unit = ignis__builtin_module(call, device, builtin, dtype);
+    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
+        return NULL;
+    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+    return function;
+}
+
+/* --- reading records ------------------------------------------------------------------------------------------------------- */
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    int source;             /* of Ignis' own, or -1 */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__free frees them */
+} ignis__request;
+
+/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
+    (*whole false) no quote at its end. */
+IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+{
+    char *from = *line + strspn(*line, " "), *word = from, *to;
+    if (*from == 0)
+        return NULL;
+    if (*from != '"') {
+        from += strcspn(from, " ");
+        *line = from + (*from != 0);
+        *from = 0;
+        return word;
+    }
+    word = to = ++from;
+    for (; *from && *from != '"'; from++) {
+        bool escaped = *from == '\\' && from[1];
+        from += escaped;
+        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
+    }
+    *whole = *whole && *from == '"';
+    *line = from + (*from != 0);
+    *to = 0;
+    return *whole ? word : NULL;
+}
+
+/*  The source, part and options of a line. */
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *word = ignis__request_word(&line, whole);
+    int source = 0, builtin = 0;
+    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
+        source++;
+    if (!word || source == IGNIS__SOURCE_COUNT) {
+        ignis__text_add(why, "Ignis has no source %s", word ? word : "");
+        return false;
+    }
+    request->source = source;
+    program->name = ignis__sources[source].name;
+    program->source = "";
+    word = ignis__request_word(&line, whole);
+    if (word && *word != '-') {
+        while (builtin < IGNIS__BUILTIN_COUNT &&
+               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
+            builtin++;
+        if (builtin == IGNIS__BUILTIN_COUNT) {
+            ignis__text_add(why, "%s of Ignis has no part %s", program->name, word);
+            return false;
+        }
+        program->part = word;
+        word = ignis__request_word(&line, whole);
+    }
+    for (; word; word = ignis__request_word(&line, whole)) {
+        if (program->option_count == IGNIS__MAX_OPTIONS) {
+            ignis__text_add(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return false;
+        }
+        request->options[program->option_count++] = word;
+    }
+    return true;
+}
+
+/*  A program with all of its text. */
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
+    char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
+    long options = word ? strtol(word, NULL, 10) : -1;
+    if (options < 0 || options > IGNIS__MAX_OPTIONS) {
+        ignis__text_add(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return false;
+    }
+    program->name = name;
+    program->entry = *entry ? entry : NULL;
+    program->source = source;
+    for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
+        request->options[program->option_count++] = word;
+    if (options > 0) {
+        ignis__text_add(why, "there are fewer options than the line says");
+        return false;
+    }
+    request->headers =
+        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    if (!request->headers) {
+        ignis__text_add(why, "out of memory");
+        return false;
+    }
+    while ((word = ignis__request_word(&line, whole)) != NULL) {
+        request->headers[program->header_count].name = word;
+        request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
+        if (!word) {
+            ignis__text_add(why, "a header has no text");
+            return false;
+        }
+    }
+    program->headers = request->headers;
+    return true;
+}
+
+/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+{
+    bool whole = true, read = false;
+    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end;
+    memset(request, 0, sizeof *request);
+    request->source = -1;
+    request->program.options = request->options;
+    if (whole && (!word || *word == '#'))
+        return true;
+    if (whole && strcmp(word, "ignis") == 0) {
+        if (range && atoi(range) == IGNIS_VERSION)
+            return true;
+        ignis__text_add(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return false;
+    }
+    request->first = range ? (int)strtol(range, &end, 10) : -1;
+    request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
+    if (!whole)
+        ;
+    else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
+        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+    else if (strcmp(word, "own") == 0)
+        read = ignis__request_read_own(line, request, &whole, why);
+    else if (strcmp(word, "kernel") == 0)
+        read = ignis__request_read_kernel(line, request, &whole, why);
+    else
+        ignis__text_add(why, "'%s' is not ignis, own or kernel", word);
+    if (!whole) {
+        ignis__text_begin(why, why->data, why->capacity);
+        ignis__text_add(why, "a word has no quote at its end");
+    }
+    if (read && whole)
+        return true;
+    ignis__free(request->headers);
+    request->headers = NULL;
+    return false;
+}
+
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
 
-/*  Jobs are Ignis' own programs, every source in every dtype, then the caller's. Each keeps the failure of its worker for the caller. */
+/*  Jobs are Ignis' own programs (`own` of them), every source in every dtype, then the caller's or those of a record. Each keeps the failure of its
+    worker for the caller. */
 typedef struct ignis__warmup {
     const char *call;
-    int device;
+    ignis__device *device;
+    int own, count;
     const ignis_kernel_desc *descs;
     ignis__record *records;
+    ignis__request *requests; /* instead of descs */
+    char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
 /*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
@@ -13650,31 +14172,75 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
+IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int source, ignis_dtype dtype)
+{
+    int builtin;
+    for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
+        if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
+            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "")))
+            ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
+}
+
+IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int index)
+{
+    ignis__request *request = warmup->requests ? &warmup->requests[index] : NULL;
+    ignis__program program = request ? request->program : ignis__program_from(&warmup->descs[index]);
+    ignis__module module;
+    ignis__outer_call outer;
+    char where[300], *source = NULL;
+    if (request) {
+        snprintf(where, sizeof where, "line %d of %s", request->line, warmup->path);
+        ignis__outer_call_begin(&outer, where, NULL);
+        program.options = request->options;
+    }
+    if (request && request->source >= 0) {
+        program.source = source = ignis__source_join(&ignis__sources[request->source]);
+        if (!source)
+            ignis__fail_host_memory(warmup->call, 1);
+    }
+    if ((program.source || program.image) && ignis__module_make(warmup->call, warmup->device, &program, &module))
+        ignis__module_unload(&module); /* its image stays in the caches */
+    ignis__free(source);
+    if (request)
+        ignis__outer_call_end(&outer);
+}
+
 IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
-    ignis__device *device = &ignis__devices[warmup->device];
-    ignis__module module;
     ignis__binding binding;
     memset(&thread->record, 0, sizeof thread->record);
-    if (ignis__device_enter(warmup->call, device, &binding)) {
-        if (index < IGNIS__WARMUP_OWN) {
-            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
-            for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-                    (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, source, (ignis_dtype)dtype, "")))
-                    ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
-        } else {
-            ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
-            if (ignis__module_make(warmup->call, device, &program, &module))
-                ignis__module_unload(&module); /* its image stays in the caches */
-        }
+    if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
+        if (index < warmup->own)
+            ignis__warmup_own(warmup, index / (IGNIS_DTYPE_COUNT - 1), (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+        else
+            ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
     }
     warmup->records[index] = thread->record;
     thread->record = before;
+}
+
+/*  Runs all jobs. The first failure becomes the thread's. */
+IGNIS__COLD static ignis_status ignis__warmup_run(ignis__warmup *warmup)
+{
+    int count = warmup->own + warmup->count, i;
+    ignis_status status = IGNIS_OK;
+    warmup->records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(count + 1));
+    if (!warmup->records)
+        return ignis__fail_host_memory(warmup->call, sizeof(ignis__record) * (size_t)(count + 1));
+    ignis__parallel(count, ignis__warmup_job, warmup);
+    for (i = 0; i < count; i++) {
+        ignis__record *record = &warmup->records[i];
+        if (record->status != IGNIS_OK && status == IGNIS_OK)
+            status = record->status;
+        if (record->status != IGNIS_OK)
+            ignis__record_adopt(record);
+    }
+    ignis__free(warmup->records);
+    return status;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
@@ -13682,8 +14248,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
     ignis__binding binding;
-    ignis__device *device;
-    ignis_status status = IGNIS_OK;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13694,26 +14258,137 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
             return ignis__failed();
-    device = ignis__device_current_enter(call, &binding);
-    if (!device)
+    memset(&warmup, 0, sizeof warmup);
+    warmup.device = ignis__device_current_enter(call, &binding);
+    if (!warmup.device)
         return ignis__failed();
     ignis__device_leave(&binding);
     warmup.call = call;
-    warmup.device = device->info.device;
+    warmup.own = IGNIS__WARMUP_OWN;
+    warmup.count = count;
     warmup.descs = descs;
-    warmup.records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    if (!warmup.records)
-        return ignis__fail_host_memory(call, sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    ignis__parallel(IGNIS__WARMUP_OWN + count, ignis__warmup_job, &warmup);
-    for (i = 0; i < IGNIS__WARMUP_OWN + count; i++) {
-        ignis__record *record = &warmup.records[i];
-        if (record->status != IGNIS_OK && status == IGNIS_OK)
-            status = record->status;
-        if (record->status != IGNIS_OK)
-            ignis__record_adopt(record);
+    return ignis__warmup_run(&warmup);
+}
+
+static const char ignis__warmup_record_call[] = "ignis_warmup_record";
+
+IGNIS__COLD static void ignis__warmup_free(ignis__warmup *warmup)
+{
+    while (warmup->count > 0)
+        ignis__free(warmup->requests[--warmup->count].headers);
+    ignis__free(warmup->requests);
+    ignis__free(warmup->text);
+    ignis__free(warmup->path);
+    ignis__free(warmup);
+}
+
+IGNIS__COLD static void ignis__warmup_background(void *context)
+{
+    (void)ignis__warmup_run((ignis__warmup *)context);
+    ignis__warmup_free((ignis__warmup *)context);
+}
+
+/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
+{
+    const ignis_device_info *info = &warmup->device->info;
+    int capability = info->compute_major * 10 + info->compute_minor, i;
+    uint64_t key[2], other[2];
+    ignis__program whole = request->program;
+    if (!whole.name || capability < request->first || capability > request->last)
+        return false;
+    if (request->source >= 0 && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
+        return false;
+    if (!ignis__the_bundle.data)
+        whole.part = NULL;
+    ignis__program_key(&whole, key);
+    for (i = 0; i < warmup->count; i++) {
+        whole = warmup->requests[i].program;
+        if (!ignis__the_bundle.data)
+            whole.part = NULL;
+        ignis__program_key(&whole, other);
+        if (key[0] == other[0] && key[1] == other[1])
+            return false;
     }
-    ignis__free(warmup.records);
-    return status;
+    return true;
+}
+
+/*  Reads the requests of a record that are for the device. */
+IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
+{
+    char *line, *end, reason[300];
+    int lines = 1;
+    ignis__text why;
+    for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
+        lines++;
+    warmup->requests = (ignis__request *)ignis__alloc((size_t)lines * sizeof *warmup->requests);
+    if (!warmup->requests) {
+        ignis__fail_host_memory(warmup->call, (size_t)lines * sizeof *warmup->requests);
+        return false;
+    }
+    lines = 0;
+    for (line = warmup->text; line; line = end) {
+        ignis__request *request = &warmup->requests[warmup->count];
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        lines++;
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, request, &why)) {
+            ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path, reason);
+            return false;
+        }
+        request->line = lines;
+        if (ignis__warmup_takes(warmup, request))
+            warmup->count++;
+        else
+            ignis__free(request->headers);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    static const char *const call = ignis__warmup_record_call;
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__ticket *ticket = NULL;
+    ignis__warmup *warmup;
+    ignis__device *device;
+    ignis__binding binding;
+    size_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return result;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    ignis__device_leave(&binding);
+    warmup = (ignis__warmup *)ignis__alloc(sizeof *warmup);
+    if (!warmup) {
+        ignis__fail_host_memory(call, sizeof *warmup);
+        return result;
+    }
+    memset(warmup, 0, sizeof *warmup);
+    warmup->call = call;
+    warmup->device = device;
+    warmup->path = ignis__copy_string(path);
+    warmup->text = (char *)ignis__file_read(path, &size);
+    if (!warmup->path)
+        ignis__fail_host_memory(call, strlen(path) + 1);
+    else if (!warmup->text)
+        ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be read", path);
+    else if (warmup->text[size] = 0, memchr(warmup->text, 0, size))
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+    else if (ignis__warmup_read(warmup))
+        ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
+    if (ticket)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else
+        ignis__warmup_free(warmup);
+    return result;
 }
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
@@ -19960,7 +20635,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
     ignis__gemm p = *product;
     char define[160];
     int columns, direct;
@@ -19968,18 +20643,20 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
-    ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, "", 0, IGNIS__EVERY_ARCH);
-    snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    define[0] = 0;
     if (p.patches_of)
-        ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, define, 0, IGNIS__EVERY_ARCH);
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+    ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
              p.patches_of);
-    if (halves || (dtype == IGNIS_F32 && ignis__allow_tf32))
-        ignis__request_own(IGNIS__SOURCE_GEMM_MMA_CU, dtype, define, 80, IGNIS__EVERY_ARCH);
+    if (rounds)
+        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
     for (columns = 128; halves && (!p.patches_of || p.wgmma_k) && columns <= 256; columns += 128) {
         for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
             ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
-            ignis__request_own(IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
     }
 }
@@ -19996,7 +20673,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (direct && !p->patches.apart && ignis__compile_never &&
             !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
-            !ignis__bundle_has(&ignis__the_bundle, IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, kernel->define)) {
+            !ignis__bundle_has(&ignis__the_bundle, IGNIS__BUILTIN_GEMM_HOPPER, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -21008,6 +21685,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     params[used++] = &part_length;
     params[used++] = &parts;
     ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_FINISH, dtype); /* other sizes have parts */
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
@@ -23675,6 +24353,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
@@ -23791,8 +24471,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
-        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
+        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
+            ignis__request_builtin(norm->rows, dtype); /* what other devices choose */
+            ignis__request_builtin(norm->warp, dtype);
+            if (work->sum)
+                ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+        }
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
@@ -24876,6 +25561,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -25094,6 +25780,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
     if (!op->ok || rows * k == 0)
         return;
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
@@ -25376,6 +26064,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
+    ignis__request_builtin(plan->warp ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype);
+    if (!work->gradient)
+        ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
     if (ignis__cross_entropy_is_few(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
@@ -26125,19 +26817,19 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.forward_kernel].source, dtype, variant.define, kinds[i].first, kinds[i].last);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first, kinds[i].last);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
         snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
-        ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, dtype, define, 90, 90);
+        ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         while (ignis__attention_hopper[k].head_dim < p->head_dim)
             k++;
         for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
                      groups);
-            ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
@@ -26797,8 +27489,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
         ignis__decode_variant variant;
         op->as_major = major;
         variant = ignis__decode_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.kernel].source, dtype, variant.define, major == 7 ? 0 : 80,
-                           major == 7 ? 79 : IGNIS__EVERY_ARCH);
+        ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, major == 7 ? 79 : IGNIS__EVERY_ARCH);
     }
     op->as_major = 0;
 }
@@ -33045,6 +33736,3860 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
    >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
    =============================================================================================================== */
 
+/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
+    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
+    marks; where it is not clear which byte is whose, the result is marked. */
+
+#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
+#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
+#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_kind {
+    IGNIS__CHAT_ABSENT, /* an argument that is not given */
+    IGNIS__CHAT_UNDEFINED,
+    IGNIS__CHAT_NONE,
+    IGNIS__CHAT_BOOL,
+    IGNIS__CHAT_INT,
+    IGNIS__CHAT_FLOAT,
+    IGNIS__CHAT_STRING,
+    IGNIS__CHAT_LIST, /* from here to GENERATOR: items */
+    IGNIS__CHAT_TUPLE,
+    IGNIS__CHAT_RANGE_OF,
+    IGNIS__CHAT_KEYS,
+    IGNIS__CHAT_VALUES,
+    IGNIS__CHAT_ITEMS,
+    IGNIS__CHAT_GENERATOR, /* can be walked once */
+    IGNIS__CHAT_DICT,      /* items: key, value, key, value ... */
+    IGNIS__CHAT_NAMESPACE, /* the same */
+    IGNIS__CHAT_LOOP,
+    IGNIS__CHAT_MACRO,
+    IGNIS__CHAT_FUNCTION, /* of the table; a method has an object */
+} ignis__chat_kind;
+
+static const char *const ignis__chat_kinds[] = {"",     "Undefined", "NoneType",    "bool",      "int",         "float",      "str",
+                                                "list", "tuple",     "range",       "dict_keys", "dict_values", "dict_items", "generator",
+                                                "dict", "Namespace", "LoopContext", "Macro",     "function"};
+
+typedef struct ignis__chat_value {
+    unsigned char kind;
+    unsigned char of;  /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
+    bool mark;         /* of what is no string: it came from the caller */
+    int64_t number;    /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
+    const char *marks; /* of a string: one for each byte; null: none is marked */
+    union {
+        double real;
+        const char *text; /* a string; the name of what is undefined */
+        struct ignis__chat_items *items;
+        struct ignis__chat_loop *loop;
+        struct ignis__chat_macro *macro;
+        const struct ignis__chat_value *object;
+    } u;
+} ignis__chat_value;
+
+typedef struct ignis__chat_items {
+    ignis__chat_value *item;
+    int64_t count, capacity;
+    int64_t at;       /* of a generator: those before it are gone */
+    int64_t range[3]; /* as range was called */
+} ignis__chat_items;
+
+/*  Text that is being written. */
+typedef struct ignis__chat_writer {
+    char *text, *marks;
+    size_t size, capacity;
+} ignis__chat_writer;
+
+typedef struct ignis__chat_scope {
+    struct ignis__chat_scope *outer;
+    ignis__chat_items names; /* name, value ... */
+} ignis__chat_scope;
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_op {
+    IGNIS__CHAT_CONST,
+    IGNIS__CHAT_NAME,
+    IGNIS__CHAT_ARRAY, /* list: the items */
+    IGNIS__CHAT_TUPLE_OF,
+    IGNIS__CHAT_DICT_OF, /* list: key, value ... */
+    IGNIS__CHAT_ITEM,    /* a[b] */
+    IGNIS__CHAT_SLICE,   /* a[list] */
+    IGNIS__CHAT_ATTRIBUTE,
+    IGNIS__CHAT_CALL, /* a(list) */
+    IGNIS__CHAT_FILTER,
+    IGNIS__CHAT_TEST,
+    IGNIS__CHAT_UNARY,
+    IGNIS__CHAT_AND,
+    IGNIS__CHAT_OR,
+    IGNIS__CHAT_CHOICE, /* a if b else c */
+    IGNIS__CHAT_BINARY,
+    IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
+    IGNIS__CHAT_TEXT,    /* statements from here on */
+    IGNIS__CHAT_PRINT,
+    IGNIS__CHAT_IF,  /* list: branches, each a condition (a) and a body (b) */
+    IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
+    IGNIS__CHAT_SET,
+    IGNIS__CHAT_SET_BLOCK,
+    IGNIS__CHAT_MACRO_OF,
+    IGNIS__CHAT_BLOCK, /* a scope of its own */
+    IGNIS__CHAT_BREAK,
+    IGNIS__CHAT_CONTINUE,
+} ignis__chat_op;
+
+typedef struct ignis__chat_node {
+    unsigned char op, sign; /* sign: which operator */
+    int depth;              /* of what is inside it */
+    size_t at;              /* in the template */
+    struct ignis__chat_node *a, *b, *c, *list, *last, *next;
+    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+} ignis__chat_node;
+
+typedef struct ignis__chat_macro {
+    const ignis__chat_node *node;
+    ignis__chat_scope *scope;
+} ignis__chat_macro;
+
+typedef struct ignis__chat_loop {
+    const ignis__chat_node *node;
+    ignis__chat_scope *outer;
+    ignis__chat_items *items;       /* as they come, before the loop's condition */
+    int64_t next, end, index, base; /* the next one of them; how many have come out; how many had when `end` was set */
+    bool filtered, peeked;          /* the next item is known */
+    ignis__chat_value before, now, after, changed;
+} ignis__chat_loop;
+
+typedef struct ignis__chat_chunk {
+    struct ignis__chat_chunk *next;
+    size_t size, used;
+} ignis__chat_chunk;
+
+/*  A template being read and walked. After the first fault every token is the end, and nothing is walked any more. */
+typedef struct ignis__chat {
+    ignis__chat_chunk *chunk;
+    size_t memory;
+    int64_t now;      /* seconds since 1970; 0: ask the clock */
+    const char *text; /* the template, whose lines end with \n alone */
+    size_t size, at;  /* behind the current token */
+    size_t start;     /* of the current token */
+    char kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
+    char tag;  /* which one is read: { or % */
+    int brackets, nesting, loops;
+    bool line_start; /* what was read last ended a line */
+    int64_t steps;
+    int depth;
+    size_t here; /* of the node that is walked */
+    ignis__chat_scope *scope;
+    ignis__chat_writer *out;
+    ignis_diagnostic fault; /* 0: none */
+    size_t fault_at;
+    ignis__chat_node spare; /* nodes made after a fault */
+    char message[600];
+} ignis__chat;
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at, const char *format, ...)
+{
+    ignis__chat_value undefined;
+    va_list args;
+    memset(&undefined, 0, sizeof undefined);
+    undefined.kind = IGNIS__CHAT_UNDEFINED;
+    if (!c->fault) {
+        va_start(args, format);
+        vsnprintf(c->message, sizeof c->message, format, args);
+        va_end(args);
+        c->fault = diagnostic;
+        c->fault_at = at;
+        c->kind = 0;
+    }
+    return undefined;
+}
+#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
+#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+
+/*  Counts work; false when there was too much of it, or a fault. */
+static bool ignis__chat_work(ignis__chat *c, int64_t steps)
+{
+    c->steps += steps;
+    if (c->steps > IGNIS__CHAT_STEPS)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps", IGNIS__CHAT_STEPS);
+    return !c->fault;
+}
+
+/*  Memory of the arena, zeroed; null after a fault. */
+static void *ignis__chat_alloc(ignis__chat *c, size_t size)
+{
+    ignis__chat_chunk *chunk = c->chunk;
+    void *memory;
+    size = (size + 15) / 16 * 16;
+    if (c->fault)
+        return NULL;
+    if (!chunk || chunk->size - chunk->used < size) {
+        size_t room = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
+        if (size > IGNIS__CHAT_MEMORY || c->memory + room > IGNIS__CHAT_MEMORY) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory", IGNIS__CHAT_MEMORY);
+            return NULL;
+        }
+        chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
+        if (!chunk) {
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were asked for",
+                              (long long)(head + room));
+            return NULL;
+        }
+        chunk->size = head + room;
+        chunk->used = head;
+        chunk->next = c->chunk;
+        c->chunk = chunk;
+        c->memory += room;
+    }
+    memory = (char *)chunk + chunk->used;
+    chunk->used += size;
+    return memory;
+}
+
+static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
+{
+    ignis__chat_value value;
+    memset(&value, 0, sizeof value);
+    value.kind = (unsigned char)kind;
+    value.number = number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
+
+static ignis__chat_value ignis__chat_real(double real)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_FLOAT, 0);
+    value.u.real = real;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_STRING, (int64_t)size);
+    value.u.text = text;
+    value.marks = marks;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_words(const char *text) { return ignis__chat_string(text, strlen(text), NULL); }
+
+static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
+{
+    ignis__chat_value part = string;
+    part.u.text += from;
+    part.number = (int64_t)(to - from);
+    if (part.marks)
+        part.marks += from;
+    return part;
+}
+
+static bool ignis__chat_is(ignis__chat_value value, const char *text)
+{
+    return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
+}
+
+/*  A new value of items. */
+static ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+{
+    ignis__chat_value value = ignis__chat_make(kind, 0);
+    value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
+    return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+}
+
+static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+{
+    if (c->fault)
+        return;
+    if (items->count == items->capacity) {
+        int64_t capacity = items->capacity ? 2 * items->capacity : 8;
+        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(c, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return;
+        if (items->count)
+            memcpy(larger, items->item, (size_t)items->count * sizeof *larger);
+        items->item = larger;
+        items->capacity = capacity;
+    }
+    items->item[items->count++] = value;
+}
+
+/*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
+static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
+{
+    if (!ignis__chat_work(c, (int64_t)(size / 64)) || size == 0)
+        return;
+    if (out->capacity - out->size < size) {
+        size_t capacity = out->size + size < 128 ? 256 : 2 * (out->size + size);
+        char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+        if (!larger || !marked)
+            return;
+        if (out->size) {
+            memcpy(larger, out->text, out->size);
+            memcpy(marked, out->marks, out->size);
+        }
+        out->text = larger;
+        out->marks = marked;
+        out->capacity = capacity;
+    }
+    memcpy(out->text + out->size, text, size);
+    if (marks)
+        memcpy(out->marks + out->size, marks, size);
+    else
+        memset(out->marks + out->size, mark, size);
+    out->size += size;
+}
+
+static void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
+}
+
+static void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+{
+    ignis__chat_write(c, out, text, strlen(text), NULL, mark);
+}
+
+static ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+{
+    return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
+}
+
+/*  Bytes of the character at a place of text that is well-formed. */
+static size_t ignis__chat_character(const char *text)
+{
+    unsigned char first = (unsigned char)*text;
+    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/*  Where the character before a place begins. */
+static size_t ignis__chat_before(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static uint32_t ignis__chat_code(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    size_t length = ignis__chat_character(text), i;
+    uint32_t code = length == 1 ? byte[0] : byte[0] & (0x7Fu >> length);
+    for (i = 1; i < length; i++)
+        code = code << 6 | (byte[i] & 0x3Fu);
+    return code;
+}
+
+static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+{
+    int64_t count = 0, i;
+    ignis__chat_work(c, string.number / 64);
+    for (i = 0; i < string.number; i++)
+        count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/*  White space as Python's str.isspace has it. */
+static bool ignis__chat_is_space(const char *text)
+{
+    uint32_t code = ignis__chat_code(text);
+    return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+/*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
+static size_t ignis__chat_line_end(const char *text, size_t left)
+{
+    uint32_t code = ignis__chat_code(text);
+    if (code == 13)
+        return left > 1 && text[1] == 10 ? 2 : 1;
+    if ((code >= 10 && code <= 12) || (code >= 28 && code <= 30))
+        return 1;
+    return code == 0x85 ? 2 : code == 0x2028 || code == 0x2029 ? 3 : 0;
+}
+
+static bool ignis__chat_is_ascii(ignis__chat_value string)
+{
+    int64_t i;
+    for (i = 0; i < string.number; i++)
+        if ((unsigned char)string.u.text[i] >= 0x80)
+            return false;
+    return true;
+}
+
+/*  Is any of it from the caller? */
+static bool ignis__chat_marked(ignis__chat_value value)
+{
+    if (value.kind != IGNIS__CHAT_STRING)
+        return value.mark;
+    return value.marks && value.number > 0 && memchr(value.marks, 1, (size_t)value.number) != NULL;
+}
+
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_undefined(ignis__chat *c, ignis__chat_value value)
+{
+    int length = (int)(value.number < 60 ? value.number : 60);
+    if (!value.u.text)
+        return ignis__chat_fail(c, "a value is undefined");
+    if (value.of)
+        return ignis__chat_fail(c, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
+    return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
+}
+
+/*  A failure that says which kind came, or what is undefined. */
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what, ignis__chat_value value)
+{
+    if (value.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, value);
+    return ignis__chat_fail(c, "%s, not %s", what, ignis__chat_kinds[value.kind]);
+}
+
+static bool ignis__chat_is_number(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT; }
+static bool ignis__chat_has_items(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR; }
+static bool ignis__chat_is_whole(ignis__chat_value v) { return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT; }
+static double ignis__chat_as_real(ignis__chat_value v) { return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number; }
+
+static bool ignis__chat_true(ignis__chat_value v)
+{
+    switch (v.kind) {
+    case IGNIS__CHAT_ABSENT:
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return false;
+    case IGNIS__CHAT_BOOL:
+    case IGNIS__CHAT_INT:
+    case IGNIS__CHAT_STRING: return v.number != 0;
+    case IGNIS__CHAT_FLOAT: return v.u.real != 0;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+    case IGNIS__CHAT_DICT: return v.u.items->count != 0;
+    default: return true;
+    }
+}
+
+/*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
+static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
+{
+    int64_t i;
+    int sign;
+    if (!ignis__chat_work(c, 1))
+        return 2;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return 2;
+    }
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (a.kind != IGNIS__CHAT_FLOAT && b.kind != IGNIS__CHAT_FLOAT)
+            return a.number < b.number ? -1 : a.number > b.number;
+        return ignis__chat_as_real(a) < ignis__chat_as_real(b)    ? -1
+               : ignis__chat_as_real(a) > ignis__chat_as_real(b)  ? 1
+               : ignis__chat_as_real(a) == ignis__chat_as_real(b) ? 0
+                                                                  : 3; /* nan */
+    }
+    if (a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING) {
+        if (equal && a.number != b.number)
+            return 2;
+        ignis__chat_work(c, a.number / 64);
+        sign = memcmp(a.u.text, b.u.text, (size_t)(a.number < b.number ? a.number : b.number));
+        return sign < 0 ? -1 : sign > 0 ? 1 : a.number < b.number ? -1 : a.number > b.number;
+    }
+    if (a.kind != b.kind)
+        return 2;
+    switch (a.kind) {
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return equal ? 0 : 2;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+        if (a.kind == IGNIS__CHAT_RANGE_OF && !equal)
+            return 2;
+        if (equal && a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count && i < b.u.items->count; i++) {
+            if (!equal && ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], true, depth + 1) == 0)
+                continue;
+            if ((sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], equal, depth + 1)) != 0)
+                return sign;
+        }
+        return a.u.items->count < b.u.items->count ? -1 : a.u.items->count > b.u.items->count;
+    case IGNIS__CHAT_DICT:
+        if (!equal || a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count; i += 2) {
+            int64_t k;
+            for (k = 0; k < b.u.items->count; k += 2)
+                if (ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[k], true, depth + 1) == 0)
+                    break;
+            if (k >= b.u.items->count || ignis__chat_compare(c, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1) != 0)
+                return 2;
+        }
+        return 0;
+    default: return equal && a.u.items == b.u.items && a.number == b.number ? 0 : 2;
+    }
+}
+
+static bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    return ignis__chat_compare(c, a, b, true, 0) == 0;
+}
+
+/*  a < b; a failure where they have no order. */
+static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+{
+    int sign = ignis__chat_compare(c, a, b, false, 0);
+    if (sign == 2 && a.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, a);
+    else if (sign == 2 && b.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, b);
+    else if (sign == 2)
+        ignis__chat_fail(c, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
+    return sign == -1 || (or_equal && sign == 0);
+}
+
+/*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
+static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+{
+    int64_t i;
+    for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
+        const ignis__chat_value *other = &items->item[i];
+        if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
+                ? key.number == other->number && memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
+                : ignis__chat_equal(c, key, *other))
+            return i;
+    }
+    return -1;
+}
+
+static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key, ignis__chat_value value)
+{
+    int64_t i = ignis__chat_find(c, items, key);
+    if (i >= 0) {
+        items->item[i + 1] = value;
+        return;
+    }
+    ignis__chat_add(c, items, key);
+    ignis__chat_add(c, items, value);
+}
+
+/*  Can it be the key of a dict? A failure where not. */
+static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+{
+    int64_t i;
+    if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
+        ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && !c->fault; i++)
+        ignis__chat_hashable(c, key.u.items->item[i]);
+    return !c->fault;
+}
+
+/*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
+static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+{
+    int64_t i;
+    memset(out, 0, sizeof *out);
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: break;
+    case IGNIS__CHAT_STRING:
+        for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
+            ignis__chat_work(c, 1);
+            ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
+        }
+        break;
+    case IGNIS__CHAT_DICT:
+        for (i = 0; i < v.u.items->count && ignis__chat_work(c, 1); i += 2)
+            ignis__chat_add(c, out, v.u.items->item[i]);
+        break;
+    case IGNIS__CHAT_LOOP: ignis__chat_lacks(c, "'loop' as something to walk over"); break;
+    default:
+        if (!ignis__chat_has_items(v)) {
+            ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
+            break;
+        }
+        *out = *v.u.items;
+        out->capacity = out->count; /* who adds gets a copy */
+        if (v.kind == IGNIS__CHAT_GENERATOR)
+            v.u.items->at = v.u.items->count;
+    }
+    return !c->fault;
+}
+
+/* --- numbers and texts ---------------------------------------------------------------------------------------------- */
+
+/*  What separates the digits of a number in the program's locale, which may not be a point. */
+static const char *ignis__chat_point(char half[16])
+{
+    snprintf(half, 16, "%.1f", 0.5);
+    half[strlen(half) - 1] = 0;
+    return half + 1;
+}
+
+/*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
+static bool ignis__chat_read_real(const char *text, size_t size, double *real)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } words[] = {{"inf", HUGE_VAL}, {"infinity", HUGE_VAL}, {"nan", 0}};
+    char copy[340], half[16], *out = copy, *end;
+    bool minus = size > 0 && *text == '-', digits = false;
+    size_t i, k;
+    if (size > 0 && (*text == '-' || *text == '+'))
+        text++, size--;
+    if (size == 0 || size > 300)
+        return false;
+    for (k = 0; k < 3; k++) {
+        for (i = 0; i < size && words[k].name[i] && (text[i] | 32) == words[k].name[i]; i++)
+            ;
+        if (i == size && !words[k].name[i]) {
+            *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
+            return true;
+        }
+    }
+    for (i = 0; i < size; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digits = true;
+            *out++ = text[i];
+        } else if (text[i] == '.') {
+            out += snprintf(out, 16, "%s", ignis__chat_point(half));
+        } else if ((text[i] == 'e' || text[i] == 'E') && digits) {
+            *out++ = 'e';
+            if (i + 1 < size && (text[i + 1] == '-' || text[i + 1] == '+'))
+                *out++ = text[++i];
+        } else if (text[i] != '_' || i == 0 || i + 1 == size || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
+                   text[i + 1] > '9') {
+            return false;
+        }
+        if (out > copy + 320)
+            return false;
+    }
+    *out = 0;
+    *real = strtod(copy, &end);
+    *real = minus ? -*real : *real;
+    return digits && end == out;
+}
+
+/*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
+static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+{
+    bool minus = size > 0 && *text == '-';
+    size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
+    *number = 0;
+    for (; i < size; i++) {
+        int digit = text[i] - '0';
+        if (text[i] == '_' && i > first && i + 1 < size && text[i - 1] != '_')
+            continue;
+        if (digit < 0 || digit > 9)
+            return false;
+        if (*number > (INT64_MAX - digit) / 10) {
+            ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            return false;
+        }
+        *number = 10 * *number + digit;
+    }
+    *number = minus ? -*number : *number;
+    return size > first;
+}
+
+/*  A number as Python's repr writes it: the fewest digits that come back. */
+static void ignis__chat_write_real(double real, char out[40])
+{
+    char text[40], digits[20];
+    int precision, count = 0, exponent, i;
+    const char *at;
+    if (real != real || real - real != 0) {
+        snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, real);
+        if (strtod(text, NULL) == real)
+            break;
+    }
+    for (at = text; *at && *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9' && count < 18)
+            digits[count++] = *at;
+    exponent = *at ? (int)strtol(at + 1, NULL, 10) : 0;
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    if (*text == '-')
+        *out++ = '-';
+    if (exponent < -4 || exponent >= 16) {
+        *out++ = digits[0];
+        if (count > 1) {
+            *out++ = '.';
+            memcpy(out, digits + 1, (size_t)count - 1);
+            out += count - 1;
+        }
+        snprintf(out, 16, "e%c%02d", exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
+        return;
+    }
+    if (exponent < 0) {
+        *out++ = '0', *out++ = '.';
+        for (i = -1; i > exponent; i--)
+            *out++ = '0';
+    }
+    for (i = 0; i < count || i <= exponent; i++) {
+        *out++ = i < count ? digits[i] : '0';
+        if (i == exponent)
+            *out++ = '.';
+    }
+    if (out[-1] == '.')
+        *out++ = '0';
+    *out = 0;
+}
+
+/*  A string in quotes, as Python's repr writes it. Characters that are not assigned count as printable. */
+static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "\\\n\r\t", escaped[] = "\\nrt";
+    size_t size = (size_t)string.number, at, length;
+    const char *text = string.u.text, quote = size && memchr(text, '\'', size) && !memchr(text, '"', size) ? '"' : '\'', *known;
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(text + at);
+        char piece[16];
+        bool hidden = code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && ignis__chat_is_space(text + at)) ||
+                      (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
+                      (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
+        length = ignis__chat_character(text + at);
+        ignis__chat_work(c, 1);
+        *piece = 0;
+        if (code == (unsigned char)quote)
+            snprintf(piece, sizeof piece, "\\%c", quote);
+        else if (code < 128 && code && (known = strchr(plain, (int)code)) != NULL)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (hidden)
+            snprintf(piece, sizeof piece, code < 256 ? "\\x%02x" : code < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)code);
+        if (*piece)
+            ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+        else
+            ignis__chat_write_string(c, out, ignis__chat_part(string, at, at + length));
+    }
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+}
+
+/*  A value as Python's str writes it, or inside others as repr does. */
+static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, bool quoted, int depth)
+{
+    static const char *const open[] = {"[", "(", "range(", "dict_keys([", "dict_values([", "dict_items(["};
+    static const char *const close[] = {"]", ")", ")", "])", "])", "])"};
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: ignis__chat_write_words(c, out, quoted ? "Undefined" : "", false); break;
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "None", v.mark); break;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, v.number ? "True" : "False", v.mark); break;
+    case IGNIS__CHAT_INT:
+        snprintf(number, sizeof number, "%lld", (long long)v.number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_STRING:
+        ignis__chat_write_words(c, out, quoted && v.of ? "Markup(" : "", ignis__chat_marked(v));
+        if (quoted)
+            ignis__chat_write_quoted(c, out, v);
+        else
+            ignis__chat_write_string(c, out, v);
+        ignis__chat_write_words(c, out, quoted && v.of ? ")" : "", ignis__chat_marked(v));
+        break;
+    case IGNIS__CHAT_RANGE_OF:
+        snprintf(number, sizeof number, "%lld, %lld", (long long)v.u.items->range[0], (long long)v.u.items->range[1]);
+        ignis__chat_write_words(c, out, "range(", v.mark);
+        ignis__chat_write_words(c, out, number, v.mark);
+        snprintf(number, sizeof number, ", %lld)", (long long)v.u.items->range[2]);
+        ignis__chat_write_words(c, out, v.u.items->range[2] == 1 ? ")" : number, v.mark);
+        break;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+        ignis__chat_write_words(c, out, open[v.kind - IGNIS__CHAT_LIST], v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
+        ignis__chat_write_words(c, out, close[v.kind - IGNIS__CHAT_LIST], v.mark);
+        break;
+    case IGNIS__CHAT_DICT:
+    case IGNIS__CHAT_NAMESPACE:
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "{" : "<Namespace {", v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i % 2 ? ": " : i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "}" : "}>", v.mark);
+        break;
+    default:
+        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
+                          v.kind == IGNIS__CHAT_GENERATOR ? "; |list makes a list of it" : "");
+    }
+}
+
+/*  A value as text, which carries its marks. */
+static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+{
+    ignis__chat_writer out;
+    if (v.kind == IGNIS__CHAT_STRING)
+        return v;
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_value(c, &out, v, false, 0);
+    return ignis__chat_written(&out);
+}
+
+typedef struct ignis__chat_json {
+    ignis__chat_value indent, separators[2];
+    bool ascii, sort, pretty;
+} ignis__chat_json;
+
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse);
+
+static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, bool ascii)
+{
+    static const char plain[] = "\"\\\n\r\t\f\b", escaped[] = "\"\\nrtfb";
+    size_t at, length, size = (size_t)string.number, plain_from = 0;
+    bool marked = ignis__chat_marked(string);
+    ignis__chat_write_words(c, out, "\"", marked);
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(string.u.text + at);
+        const char *known = code < 128 && code ? strchr(plain, (int)code) : NULL;
+        char piece[16];
+        length = ignis__chat_character(string.u.text + at);
+        if (!known && code >= 32 && (code < 128 || !ascii))
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, at));
+        plain_from = at + length;
+        if (known)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (code < 65536)
+            snprintf(piece, sizeof piece, "\\u%04x", (unsigned)code);
+        else
+            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", 0xD800u + ((unsigned)(code - 65536) >> 10),
+                     0xDC00u + ((unsigned)(code - 65536) & 1023));
+        ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+    }
+    if (size > plain_from)
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, size));
+    ignis__chat_write_words(c, out, "\"", marked);
+}
+
+static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
+{
+    int i;
+    if (!how->pretty)
+        return;
+    ignis__chat_write_words(c, out, "\n", mark);
+    for (i = 0; i < depth; i++)
+        ignis__chat_write_string(c, out, how->indent);
+}
+
+/*  A value as json.dumps writes it. */
+static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, const ignis__chat_json *how, int depth)
+{
+    static const char *const words[] = {"false", "true"};
+    bool dict = v.kind == IGNIS__CHAT_DICT, quoted = false;
+    ignis__chat_items items;
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "null", v.mark); return;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, words[v.number != 0], v.mark); return;
+    case IGNIS__CHAT_STRING: ignis__chat_json_string(c, out, v, how->ascii); return;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out,
+                                strcmp(number, "nan") == 0    ? "NaN"
+                                : strcmp(number, "inf") == 0  ? "Infinity"
+                                : strcmp(number, "-inf") == 0 ? "-Infinity"
+                                                              : number,
+                                v.mark);
+        return;
+    case IGNIS__CHAT_INT: ignis__chat_write_value(c, out, v, false, 0); return;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_DICT: break;
+    default: ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v); return;
+    }
+    items = *v.u.items;
+    if (dict && how->sort) {
+        ignis__chat_items pairs, keys;
+        ignis__chat_value sorted;
+        memset(&pairs, 0, sizeof pairs);
+        memset(&keys, 0, sizeof keys);
+        for (i = 0; i < items.count; i += 2) {
+            ignis__chat_add(c, &keys, items.item[i]);
+            ignis__chat_add(c, &pairs, ignis__chat_make(IGNIS__CHAT_INT, i));
+        }
+        sorted = ignis__chat_sorted(c, &pairs, &keys, false);
+        memset(&items, 0, sizeof items);
+        for (i = 0; !c->fault && i < sorted.u.items->count; i++) {
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number]);
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number + 1]);
+        }
+    }
+    ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
+    for (i = 0; i < items.count && !c->fault; i++) {
+        if (i && (!dict || i % 2 == 0))
+            ignis__chat_write_string(c, out, how->separators[0]);
+        if (!dict || i % 2 == 0)
+            ignis__chat_json_line(c, out, how, depth + 1, v.mark);
+        else
+            ignis__chat_write_string(c, out, how->separators[1]);
+        quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
+        if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
+            ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+        ignis__chat_write_json(c, out, items.item[i], how, depth + 1);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+    }
+    if (items.count)
+        ignis__chat_json_line(c, out, how, depth, v.mark);
+    ignis__chat_write_words(c, out, dict ? "}" : "]", v.mark);
+}
+
+/* --- reading a template: words --------------------------------------------------------------------------------------- */
+
+static size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+{
+    while (at < c->size && ignis__chat_is_space(c->text + at))
+        at += ignis__chat_character(c->text + at);
+    return at;
+}
+
+static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+{
+    size_t length = strlen(sign);
+    return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
+}
+
+static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
+{
+    while (at < c->size &&
+           (ignis__map_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__map_is_digit(c->text[at + 1]))))
+        at++;
+    return at;
+}
+
+/*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
+static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+{
+    char end[3];
+    bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
+    end[0] = tag == '{' ? '}' : tag, end[1] = '}', end[2] = 0;
+    if (!ignis__chat_at(c, at + (minus || plus), end))
+        return false;
+    at += 2 + (size_t)(minus || plus);
+    if (minus)
+        at = ignis__chat_skip_space(c, at);
+    else if (!plus && tag != '{' && ignis__chat_at(c, at, "\n"))
+        at++;
+    c->at = at;
+    c->line_start = c->text[at - 1] == '\n';
+    return true;
+}
+
+/*  Goes on to the next word or sign inside a tag. */
+static void ignis__chat_next(ignis__chat *c)
+{
+    static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
+    size_t at, i;
+    char first;
+    if (c->fault)
+        return;
+    c->start = at = ignis__chat_skip_space(c, c->at);
+    c->at = at;
+    if (c->brackets == 0 && ignis__chat_tag_end(c, at, c->tag)) {
+        c->kind = 'E';
+        return;
+    }
+    if (at == c->size) {
+        c->kind = 0;
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+        return;
+    }
+    first = c->text[at];
+    if (ignis__map_is_letter(first)) {
+        c->kind = 'a';
+        while (at < c->size && (ignis__map_is_letter(c->text[at]) || ignis__map_is_digit(c->text[at])))
+            at++;
+    } else if (ignis__map_is_digit(first)) {
+        size_t end;
+        c->kind = '0';
+        at = ignis__chat_digits(c, at);
+        if (c->start == 0 || c->text[c->start - 1] != '.') {
+            end = at < c->size && c->text[at] == '.' ? ignis__chat_digits(c, at + 1) : at;
+            if (end > at + 1)
+                at = end, c->kind = '.';
+            if (at < c->size && (c->text[at] == 'e' || c->text[at] == 'E')) {
+                end = at + 1 + (size_t)(ignis__chat_at(c, at + 1, "-") || ignis__chat_at(c, at + 1, "+"));
+                if (ignis__chat_digits(c, end) > end)
+                    at = ignis__chat_digits(c, end), c->kind = '.';
+            }
+        }
+        if (at < c->size && ignis__map_is_letter(c->text[at]))
+            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
+    } else if (first == '"' || first == '\'') {
+        c->kind = '"';
+        for (at++; at < c->size && c->text[at] != first; at++)
+            at += c->text[at] == '\\';
+        if (at >= c->size) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a text in quotes has no end");
+            return;
+        }
+        at++;
+    } else {
+        c->kind = '+';
+        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
+            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at, "%s inside a tag",
+                              (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
+            return;
+        }
+        at++;
+        for (i = 0; i < sizeof signs / sizeof *signs; i++)
+            if (ignis__chat_at(c, c->start, signs[i]))
+                at = c->start + 2;
+        if (strchr("([{", first))
+            c->brackets++;
+        else if (strchr(")]}", first) && c->brackets > 0)
+            c->brackets--;
+    }
+    if (!c->fault)
+        c->at = at;
+}
+
+static bool ignis__chat_sees(const ignis__chat *c, const char *word)
+{
+    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) && ignis__chat_at(c, c->start, word);
+}
+
+static bool ignis__chat_take(ignis__chat *c, const char *word)
+{
+    bool is = ignis__chat_sees(c, word);
+    if (is)
+        ignis__chat_next(c);
+    return is;
+}
+
+/*  Whether this stands behind the current token. */
+static bool ignis__chat_then(const ignis__chat *c, const char *sign)
+{
+    size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
+    return ignis__chat_at(c, at, sign) &&
+           (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
+                                              : !ignis__map_is_letter(c->text[behind]) && !ignis__map_is_digit(c->text[behind]));
+}
+
+IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+{
+    char token[40] = "the end of the tag";
+    size_t length = c->at - c->start;
+    if (c->kind != 'E')
+        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), c->text + c->start);
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
+}
+
+static void ignis__chat_want(ignis__chat *c, const char *sign)
+{
+    char wanted[24];
+    snprintf(wanted, sizeof wanted, "'%.16s'", sign);
+    if (!ignis__chat_take(c, sign))
+        ignis__chat_unexpected(c, wanted);
+}
+
+/*  The current token as a string, and on to the next. */
+static ignis__chat_value ignis__chat_word(ignis__chat *c)
+{
+    ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
+    if (c->kind != 'a')
+        ignis__chat_unexpected(c, "a name");
+    ignis__chat_next(c);
+    return word;
+}
+
+/* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
+
+/*  A node, never null: after a fault it is one that nobody walks. */
+static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+{
+    ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
+    if (!node)
+        node = &c->spare;
+    node->op = (unsigned char)op;
+    node->at = at;
+    return node;
+}
+
+/*  Makes one node a part of another; returns the part. */
+static ignis__chat_node *ignis__chat_inside(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    if (part && node->depth <= part->depth)
+        node->depth = part->depth + 1;
+    if (node->depth > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, node->at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    return part;
+}
+
+static void ignis__chat_append(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    ignis__chat_inside(c, node, part);
+    if (node->last)
+        node->last->next = part;
+    else
+        node->list = part;
+    node->last = part;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
+
+/*  The current token, a text in quotes, without them and its escapes. */
+static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
+{
+    static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v", *known;
+    size_t at = c->start + 1, end = c->at - 1;
+    while (at < end && !c->fault) {
+        char piece[8];
+        size_t digits, length = 0;
+        uint32_t code = 0;
+        if (c->text[at] != '\\') {
+            const char *next = (const char *)memchr(c->text + at, '\\', end - at);
+            length = next ? (size_t)(next - c->text) - at : end - at;
+            ignis__chat_write(c, out, c->text + at, length, NULL, false);
+            at += length;
+            continue;
+        }
+        at++;
+        digits = c->text[at] == 'x' ? 2 : c->text[at] == 'u' ? 4 : c->text[at] == 'U' ? 8 : 0;
+        if (digits) {
+            for (at++; length < digits && at < end && strchr("0123456789abcdefABCDEF", c->text[at]); length++, at++)
+                code = code << 4 | (uint32_t)(c->text[at] <= '9' ? c->text[at] - '0' : (c->text[at] | 32) - 'a' + 10);
+            if (length < digits || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
+                return;
+            }
+        } else if (c->text[at] >= '0' && c->text[at] <= '7') {
+            for (; length < 3 && at < end && c->text[at] >= '0' && c->text[at] <= '7'; length++, at++)
+                code = code * 8 + (uint32_t)(c->text[at] - '0');
+        } else if (c->text[at] == 'N') {
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
+            return;
+        } else if (c->text[at] == '\n') {
+            at++;
+            continue;
+        } else if ((known = strchr(plain, c->text[at])) != NULL && *known) {
+            code = (unsigned char)values[known - plain];
+            at++;
+        } else {
+            ignis__chat_write_words(c, out, "\\", false);
+            continue;
+        }
+        length = 0;
+        if (code < 0x80) {
+            piece[length++] = (char)code;
+        } else {
+            if (code >= 0x10000)
+                piece[length++] = (char)(0xF0 | code >> 18);
+            if (code >= 0x800)
+                piece[length++] = (char)(code >= 0x10000 ? 0x80 | (code >> 12 & 0x3F) : 0xE0 | code >> 12);
+            piece[length++] = (char)(code >= 0x800 ? 0x80 | (code >> 6 & 0x3F) : 0xC0 | code >> 6);
+            piece[length++] = (char)(0x80 | (code & 0x3F));
+        }
+        ignis__chat_write(c, out, piece, length, NULL, false);
+    }
+}
+
+static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value value, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+    node->value = value;
+    return node;
+}
+
+/*  Expressions with commas between, up to a closing bracket or the end of the tag. `open`: parentheses are around it, so that it may be empty. */
+static ignis__chat_node *ignis__chat_tuple(ignis__chat *c, bool open, bool choices)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *item;
+    size_t at = c->start;
+    while (!c->fault && c->kind != 'E' && !ignis__chat_sees(c, ")")) {
+        item = choices ? ignis__chat_expression(c) : ignis__chat_binary(c, 1);
+        if (!first)
+            first = item;
+        else if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (tuple)
+            ignis__chat_append(c, tuple, item);
+        if (!ignis__chat_take(c, ","))
+            return tuple ? tuple : first;
+        if (!tuple && (c->kind == 'E' || ignis__chat_sees(c, ")"))) {
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+            return tuple;
+        }
+    }
+    if (!tuple && !open)
+        ignis__chat_unexpected(c, "a value");
+    return tuple ? tuple : ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at);
+}
+
+/*  A name, a constant, or what is in brackets. */
+static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
+{
+    static const char *const words[] = {"none", "None", "false", "False", "true", "True"};
+    size_t at = c->start, i;
+    ignis__chat_node *node;
+    ignis__chat_value value;
+    if (c->kind == 'a') {
+        value = ignis__chat_string(c->text + at, c->at - at, NULL);
+        for (i = 0; i < sizeof words / sizeof *words; i++)
+            if (ignis__chat_take(c, words[i]))
+                return ignis__chat_constant(c, i < 2 ? ignis__chat_make(IGNIS__CHAT_NONE, 0) : ignis__chat_bool(i > 3), at);
+        node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, at);
+        node->value = value;
+        ignis__chat_next(c);
+        return node;
+    }
+    if (c->kind == '"') {
+        ignis__chat_writer out;
+        memset(&out, 0, sizeof out);
+        while (c->kind == '"' && !c->fault) {
+            ignis__chat_unquote(c, &out);
+            ignis__chat_next(c);
+        }
+        return ignis__chat_constant(c, ignis__chat_string(out.text ? out.text : "", out.size, NULL), at);
+    }
+    if (c->kind == '0' || c->kind == '.') {
+        bool whole = c->kind == '0', leading = whole && c->text[at] == '0';
+        value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+        c->here = at;
+        if (!(whole ? ignis__chat_read_int(c, c->text + at, c->at - at, &value.number)
+                    : ignis__chat_read_real(c->text + at, c->at - at, &value.u.real)) ||
+            (leading && value.number))
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
+        ignis__chat_next(c);
+        return ignis__chat_constant(c, value, at);
+    }
+    if (ignis__chat_take(c, "(")) {
+        node = ignis__chat_tuple(c, true, true);
+        ignis__chat_want(c, ")");
+        return node;
+    }
+    if (ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+        bool list = ignis__chat_sees(c, "[");
+        node = ignis__chat_node_of(c, list ? IGNIS__CHAT_ARRAY : IGNIS__CHAT_DICT_OF, at);
+        ignis__chat_next(c);
+        while (!c->fault && !ignis__chat_sees(c, list ? "]" : "}")) {
+            ignis__chat_append(c, node, ignis__chat_expression(c));
+            if (!list) {
+                ignis__chat_want(c, ":");
+                ignis__chat_append(c, node, ignis__chat_expression(c));
+            }
+            if (!ignis__chat_take(c, ","))
+                break;
+        }
+        ignis__chat_want(c, list ? "]" : "}");
+        return node;
+    }
+    ignis__chat_unexpected(c, "a value");
+    return ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+}
+
+/*  Arguments behind an opening parenthesis; those with names have them as values. */
+static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+{
+    bool named = false;
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_value name = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        ignis__chat_node *argument;
+        size_t at = c->start;
+        if (ignis__chat_sees(c, "*") || ignis__chat_sees(c, "**"))
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
+        if (c->kind == 'a' && ignis__chat_then(c, "=")) {
+            name = ignis__chat_word(c);
+            ignis__chat_next(c);
+            named = true;
+        } else if (named) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an argument without a name follows one that has a name");
+        }
+        argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
+        argument->a = ignis__chat_inside(c, argument, ignis__chat_expression(c));
+        argument->value = name;
+        ignis__chat_append(c, call, argument);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    ignis__chat_want(c, ")");
+}
+
+static ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at, ignis__chat_node *part)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, op, at);
+    node->a = ignis__chat_inside(c, node, part);
+    return node;
+}
+
+/*  An index or a slice, behind the bracket. */
+static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
+    int colons = 0;
+    for (; !c->fault && !ignis__chat_sees(c, "]") && !ignis__chat_sees(c, ",");) {
+        if (!ignis__chat_take(c, ":"))
+            parts[colons] = ignis__chat_expression(c);
+        else if (++colons > 2)
+            ignis__chat_unexpected(c, "']'");
+        if (!ignis__chat_sees(c, ":"))
+            if (!(colons < 3 && colons > 0 && !parts[colons] && !ignis__chat_sees(c, "]")))
+                break;
+    }
+    if (ignis__chat_sees(c, ","))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "more than one index");
+    if (!parts[0] && colons == 0)
+        ignis__chat_unexpected(c, "an index");
+    if (colons == 0) {
+        node->b = ignis__chat_inside(c, node, parts[0]);
+    } else {
+        node->op = IGNIS__CHAT_SLICE;
+        for (colons = 0; colons < 3; colons++)
+            ignis__chat_append(c, node, parts[colons] ? parts[colons] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+    }
+    ignis__chat_want(c, "]");
+    return node;
+}
+
+/*  What follows a value: attributes, items, calls; with `filters` also filters and tests. */
+static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
+{
+    bool filtered = false; /* behind a filter or test only more of them and calls */
+    while (!c->fault) {
+        size_t at = c->start;
+        if (!filtered && ignis__chat_take(c, ".")) {
+            bool name = c->kind == 'a';
+            node = ignis__chat_around(c, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, c->start, node);
+            if (name)
+                node->value = ignis__chat_word(c);
+            else if (c->kind == '0')
+                node->b = ignis__chat_inside(c, node, ignis__chat_primary(c));
+            else
+                ignis__chat_unexpected(c, "a name");
+        } else if (!filtered && ignis__chat_take(c, "[")) {
+            node = ignis__chat_subscript(c, node, at);
+        } else if (ignis__chat_sees(c, "(")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_CALL, at, node);
+            ignis__chat_arguments(c, node);
+        } else if (filters && ignis__chat_take(c, "|")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node);
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "("))
+                ignis__chat_arguments(c, node);
+            filtered = true;
+        } else if (filters && ignis__chat_take(c, "is")) {
+            bool negated = ignis__chat_take(c, "not");
+            node = ignis__chat_around(c, IGNIS__CHAT_TEST, c->start, node);
+            node->sign = negated;
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "(")) {
+                ignis__chat_arguments(c, node);
+            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") && !ignis__chat_sees(c, "and")) ||
+                       (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+                ignis__chat_node *argument;
+                if (ignis__chat_sees(c, "is"))
+                    ignis__chat_unexpected(c, "the end of the test");
+                argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+                argument->a = ignis__chat_inside(c, argument, ignis__chat_postfix(c, ignis__chat_primary(c), false));
+                ignis__chat_append(c, node, argument);
+            }
+            filtered = true;
+        } else {
+            break;
+        }
+    }
+    return node;
+}
+
+/*  Signs before a value are counted, as they nest. */
+static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
+{
+    ignis__chat_node *node;
+    if (ignis__chat_sees(c, "-") || ignis__chat_sees(c, "+")) {
+        size_t at = c->start;
+        char sign = c->text[at];
+        if (++c->nesting > IGNIS__CHAT_NESTING)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_unary(c, false));
+        node->sign = (unsigned char)sign;
+        c->nesting--;
+    } else {
+        node = ignis__chat_primary(c);
+    }
+    return ignis__chat_postfix(c, node, filters);
+}
+
+/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+static const struct {
+    const char *text;
+    char level, sign;
+} ignis__chat_operators[] = {{"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
+                             {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
+                             {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
+
+static int ignis__chat_operator(ignis__chat *c)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
+        if (ignis__chat_sees(c, ignis__chat_operators[i].text) && (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+            return i;
+    return -1;
+}
+
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
+{
+    ignis__chat_node *left, *node;
+    int op;
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    if (level <= 3 && ignis__chat_sees(c, "not")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        left = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_binary(c, 3));
+        left->sign = '!';
+    } else {
+        left = ignis__chat_unary(c, true);
+    }
+    while ((op = ignis__chat_operator(c)) >= 0 && ignis__chat_operators[op].level >= level) {
+        char sign = ignis__chat_operators[op].sign;
+        int tighter = ignis__chat_operators[op].level + 1;
+        size_t at = c->start;
+        ignis__chat_next(c);
+        if (sign == 'n')
+            ignis__chat_next(c);
+        if (tighter == 5) {
+            if (left->op != IGNIS__CHAT_COMPARE || left->sign) /* sign: in parentheses */
+                left = ignis__chat_around(c, IGNIS__CHAT_COMPARE, at, left);
+            node = ignis__chat_around(c, IGNIS__CHAT_PRINT, at, ignis__chat_binary(c, tighter));
+            node->sign = (unsigned char)sign;
+            ignis__chat_append(c, left, node);
+        } else {
+            node = ignis__chat_around(c, sign == 'o' ? IGNIS__CHAT_OR : sign == 'a' ? IGNIS__CHAT_AND : IGNIS__CHAT_BINARY, at, left);
+            node->sign = (unsigned char)sign;
+            node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, tighter));
+            left = node;
+        }
+    }
+    if (left->op == IGNIS__CHAT_COMPARE)
+        left->sign = 1;
+    c->nesting--;
+    return left;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+{
+    ignis__chat_node *node = ignis__chat_binary(c, 1);
+    while (!c->fault && ignis__chat_sees(c, "if")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_CHOICE, at, node);
+        node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, 1));
+        if (ignis__chat_take(c, "else")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+            c->nesting--;
+        }
+    }
+    return node;
+}
+
+/* --- reading a template: statements ------------------------------------------------------------------------------------ */
+
+/*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
+static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
+{
+    size_t line, before, at;
+    ignis__chat_node *node;
+    if (sign == '-') {
+        while (to > from && ignis__chat_is_space(c->text + (before = ignis__chat_before(c->text, to))))
+            to = before;
+    } else if (sign != '+' && block) {
+        for (line = to; line > from && c->text[line - 1] != '\n'; line--)
+            ;
+        at = line;
+        while (at < to && ignis__chat_is_space(c->text + at))
+            at += ignis__chat_character(c->text + at);
+        if (at == to && (line > from || c->line_start))
+            to = line;
+    }
+    if (to > from) {
+        node = ignis__chat_node_of(c, IGNIS__CHAT_TEXT, from);
+        node->value = ignis__chat_string(c->text + from, to - from, NULL);
+        ignis__chat_append(c, body, node);
+    }
+}
+
+/*  Behind the opening of a tag and its sign: the place behind {% raw %}, 0 when it is another tag. */
+static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
+{
+    at = ignis__chat_skip_space(c, at);
+    if (!ignis__chat_at(c, at, word))
+        return 0;
+    at = ignis__chat_skip_space(c, at + strlen(word));
+    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") || (word[0] == 'e' && ignis__chat_at(c, at, "+%}")) ? at : 0;
+}
+
+static char ignis__chat_sign(const ignis__chat *c, size_t at)
+{
+    return (char)(at < c->size && (c->text[at] == '-' || c->text[at] == '+') ? c->text[at] : 0);
+}
+
+static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t at)
+{
+    size_t from, end;
+    char sign;
+    (void)ignis__chat_tag_end(c, at, '%');
+    from = c->at;
+    if (c->text[from - 1] == '\n' && c->text[at] == '%')
+        from--; /* unlike other tags this one leaves the end of its line */
+    c->line_start = c->text[from - 1] == '\n';
+    for (at = from; at < c->size; at++) {
+        if (!ignis__chat_at(c, at, "{%"))
+            continue;
+        sign = ignis__chat_sign(c, at + 2);
+        end = ignis__chat_raw(c, at + 2 + (sign != 0), "endraw");
+        if (end) {
+            ignis__chat_data(c, body, from, at, sign, true);
+            (void)ignis__chat_tag_end(c, end, '%');
+            return;
+        }
+    }
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
+
+/*  Is the current token one of the words of a list with spaces around each? */
+static bool ignis__chat_listed(const ignis__chat *c, const char *words)
+{
+    char wanted[24];
+    size_t length = c->at - c->start;
+    if (c->kind != 'a' || length > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, c->text + c->start, length);
+    memcpy(wanted + 1 + length, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+/*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
+    template's end where there are none. */
+static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+{
+    ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
+    if (*ends) {
+        ignis__chat_take(c, ":");
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    while (!c->fault) {
+        size_t from = c->at, tag = from, raw;
+        const char *brace;
+        char kind, sign;
+        for (; tag < c->size; tag++) {
+            brace = (const char *)memchr(c->text + tag, '{', c->size - tag);
+            tag = brace ? (size_t)(brace - c->text) : c->size;
+            if (tag + 1 < c->size && strchr("{%#", c->text[tag + 1]) && c->text[tag + 1])
+                break;
+        }
+        if (tag >= c->size) {
+            ignis__chat_data(c, body, from, c->size, '+', false);
+            c->at = c->size;
+            if (*ends)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->size, "the template ends before one of:%s", ends);
+            break;
+        }
+        kind = c->text[tag + 1];
+        sign = ignis__chat_sign(c, tag + 2);
+        ignis__chat_data(c, body, from, tag, sign, kind != '{');
+        c->at = tag + 2 + (sign != 0);
+        if (kind == '#') {
+            size_t at = c->at;
+            while (at < c->size && !ignis__chat_tag_end(c, at, '#'))
+                at++;
+            if (at >= c->size)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, tag, "a comment has no end");
+            continue;
+        }
+        if (kind == '%' && (raw = ignis__chat_raw(c, c->at, "raw")) != 0 && !ignis__chat_at(c, raw, "+")) {
+            ignis__chat_read_raw(c, body, raw);
+            continue;
+        }
+        c->tag = kind;
+        c->brackets = 0;
+        ignis__chat_next(c);
+        if (kind == '{') {
+            print = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+            print->a = ignis__chat_inside(c, print, ignis__chat_tuple(c, false, true));
+            ignis__chat_append(c, body, print);
+        } else if (*ends && ignis__chat_listed(c, ends)) {
+            break;
+        } else {
+            ignis__chat_statement(c, body);
+        }
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    c->nesting--;
+    return body;
+}
+
+/*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
+static ignis__chat_node *ignis__chat_target(ignis__chat *c, bool attributes)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *node;
+    size_t at = c->start;
+    while (!c->fault) {
+        if (ignis__chat_sees(c, "(")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            ignis__chat_next(c);
+            node = ignis__chat_target(c, attributes);
+            ignis__chat_want(c, ")");
+            c->nesting--;
+        } else {
+            if (ignis__chat_listed(c, " true True false False none None "))
+                ignis__chat_unexpected(c, "a name to assign to");
+            node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+            node->value = ignis__chat_word(c);
+            if (attributes && ignis__chat_take(c, ".")) {
+                node = ignis__chat_around(c, IGNIS__CHAT_ATTRIBUTE, c->start, node);
+                node->value = ignis__chat_word(c);
+            }
+        }
+        if (!first)
+            first = node;
+        else
+            ignis__chat_append(c, tuple, node);
+        if (!ignis__chat_take(c, ","))
+            break;
+        if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (c->kind != 'a' && !ignis__chat_sees(c, "("))
+            break;
+    }
+    return tuple ? tuple : first ? first : &c->spare;
+}
+
+static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
+{
+    bool more = true;
+    while (more && !c->fault) {
+        bool last = ignis__chat_sees(c, "else");
+        ignis__chat_node *branch = ignis__chat_node_of(c, IGNIS__CHAT_IF, c->start);
+        ignis__chat_next(c);
+        branch->a = last ? NULL : ignis__chat_inside(c, branch, ignis__chat_tuple(c, false, false));
+        branch->b = ignis__chat_inside(c, branch, ignis__chat_body(c, last ? " endif " : " elif else endif "));
+        ignis__chat_append(c, node, branch);
+        more = !ignis__chat_take(c, "endif");
+    }
+}
+
+static void ignis__chat_read_for(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, false));
+    ignis__chat_want(c, "in");
+    node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, false));
+    if (ignis__chat_take(c, "if"))
+        node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+    if (ignis__chat_sees(c, "recursive"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a recursive loop");
+    c->loops++;
+    ignis__chat_append(c, node, ignis__chat_body(c, " else endfor "));
+    c->loops--;
+    if (ignis__chat_take(c, "else"))
+        ignis__chat_append(c, node, ignis__chat_body(c, " endfor "));
+    ignis__chat_take(c, "endfor");
+}
+
+static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, true));
+    if (ignis__chat_take(c, "=")) {
+        node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, true));
+        return;
+    }
+    if (ignis__chat_sees(c, "|"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a filter of a set block");
+    node->op = IGNIS__CHAT_SET_BLOCK;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endset "));
+    ignis__chat_take(c, "endset");
+}
+
+static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+{
+    int loops = c->loops;
+    bool defaults = false;
+    ignis__chat_next(c);
+    node->value = ignis__chat_word(c);
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_node *name = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+        name->value = ignis__chat_word(c);
+        if (ignis__chat_take(c, "="))
+            defaults = true, name->a = ignis__chat_inside(c, name, ignis__chat_expression(c));
+        else if (defaults)
+            ignis__chat_unexpected(c, "a default value");
+        ignis__chat_append(c, node, name);
+        if (!ignis__chat_sees(c, ")"))
+            ignis__chat_want(c, ",");
+    }
+    ignis__chat_want(c, ")");
+    c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endmacro "));
+    c->loops = loops;
+    ignis__chat_take(c, "endmacro");
+}
+
+/*  generation, whose marks for training are not used here, and with: their names end with them. */
+static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
+{
+    bool with = ignis__chat_sees(c, "with");
+    int loops = c->loops;
+    ignis__chat_next(c);
+    while (with && !c->fault && c->kind == 'a') {
+        ignis__chat_node *set = ignis__chat_node_of(c, IGNIS__CHAT_SET, c->start);
+        set->a = ignis__chat_inside(c, set, ignis__chat_target(c, false));
+        ignis__chat_want(c, "=");
+        set->b = ignis__chat_inside(c, set, ignis__chat_expression(c));
+        ignis__chat_append(c, node, set);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    if (!with)
+        c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, with ? " endwith " : " endgeneration "));
+    c->loops = loops;
+    ignis__chat_take(c, with ? "endwith" : "endgeneration");
+}
+
+static void ignis__chat_read_jump(ignis__chat *c, ignis__chat_node *node)
+{
+    if (!c->loops)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
+    ignis__chat_next(c);
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
+{
+    static const struct {
+        const char *word;
+        ignis__chat_op op;
+        void (*read)(ignis__chat *c, ignis__chat_node *node);
+    } statements[] = {
+        {"if", IGNIS__CHAT_IF, ignis__chat_read_if},         {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
+        {"set", IGNIS__CHAT_SET, ignis__chat_read_set},      {"macro", IGNIS__CHAT_MACRO_OF, ignis__chat_read_macro},
+        {"with", IGNIS__CHAT_BLOCK, ignis__chat_read_block}, {"generation", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
+        {"break", IGNIS__CHAT_BREAK, ignis__chat_read_jump}, {"continue", IGNIS__CHAT_CONTINUE, ignis__chat_read_jump},
+    };
+    ignis__chat_node *node;
+    size_t length = c->at - c->start;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(statements); i++) {
+        if (ignis__chat_sees(c, statements[i].word)) {
+            node = ignis__chat_node_of(c, statements[i].op, c->start);
+            statements[i].read(c, node);
+            ignis__chat_append(c, body, node);
+            return;
+        }
+    }
+    if (ignis__chat_listed(c, " block extends print include from import autoescape call filter "))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "the statement '%.*s'", (int)length, c->text + c->start);
+    else
+        ignis__chat_unexpected(c, "a statement");
+}
+
+/* --- walking a template ----------------------------------------------------------------------------------------------- */
+
+/*  The arguments of a call. */
+typedef struct ignis__chat_call {
+    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_items given, named;
+    ignis__chat_value value[6]; /* those that the row names, in its order */
+} ignis__chat_call;
+
+/*  A filter, test, method or function. */
+typedef struct ignis__chat_row {
+    char of; /* f: filter, t: test, s d l o: method of a string, dict, list or loop, g: function */
+    const char *name;
+    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call, int variant);
+    int variant;
+} ignis__chat_row;
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
+static int ignis__chat_row_find(char of, const char *name, size_t size);
+static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+
+static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    value.of = object.kind;
+    if (name.kind == IGNIS__CHAT_STRING) {
+        value.u.text = name.u.text;
+        value.number = name.number;
+    }
+    return value;
+}
+
+/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+static const struct {
+    char of;
+    const char *hidden, *lacking;
+} ignis__chat_methods[] = {
+    {'s', "",
+     " casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "rpartition swapcase translate zfill "},
+    {'l', " append clear extend insert pop remove reverse sort ", " copy "},
+    {'d', " clear pop popitem setdefault update ", " copy fromkeys "},
+    {'o', "", ""},
+};
+
+static bool ignis__chat_in_words(const char *words, ignis__chat_value name)
+{
+    char wanted[24];
+    if (name.number > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, name.u.text, (size_t)name.number);
+    memcpy(wanted + 1 + name.number, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+
+/*  The items of a loop that are still to come are counted by going through its condition. */
+static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+{
+    ignis__chat_loop rest = *loop;
+    ignis__chat_items kept;
+    if (!loop->filtered)
+        return loop->end + loop->base;
+    memset(&kept, 0, sizeof kept);
+    while (ignis__chat_peek(c, &rest)) {
+        ignis__chat_add(c, &kept, rest.after);
+        rest.peeked = false;
+    }
+    *loop->items = kept;
+    loop->next = 0;
+    loop->end = kept.count;
+    loop->filtered = loop->peeked = false;
+    loop->base = loop->index;
+    return loop->base + kept.count;
+}
+
+/*  An attribute of `loop`; false when there is none of that name. */
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+{
+    static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
+                                        "last",  "nextitem", "length", "revindex", "revindex0"};
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    int64_t i;
+    for (i = 0; i < IGNIS__COUNT(names) && !ignis__chat_is(name, names[i]); i++)
+        ;
+    *out = ignis__chat_make(IGNIS__CHAT_INT, i == 4 ? 0 : i == 3 ? 1 : i == 1 ? loop->index - 1 : loop->index);
+    if (i == 2)
+        *out = ignis__chat_bool(loop->index == 1);
+    else if (i == 5)
+        *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
+    else if (i == 6)
+        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+    else if (i == 7)
+        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+    else if (i >= 8)
+        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+    return i < IGNIS__COUNT(names);
+}
+
+/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+{
+    char of = object.kind == IGNIS__CHAT_STRING                                        ? 's'
+              : object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF ? 'l'
+              : object.kind == IGNIS__CHAT_DICT                                        ? 'd'
+              : object.kind == IGNIS__CHAT_LOOP                                        ? 'o'
+                                                                                       : 0;
+    ignis__chat_value *self;
+    int row, i;
+    if (object.kind == IGNIS__CHAT_NAMESPACE) {
+        int64_t at = ignis__chat_find(c, object.u.items, name);
+        *out = at < 0 ? ignis__chat_undefined(object, name) : object.u.items->item[at + 1];
+        return at >= 0;
+    }
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+        return true;
+    *out = ignis__chat_undefined(object, name);
+    for (i = 0; of && i < IGNIS__COUNT(ignis__chat_methods); i++) {
+        if (ignis__chat_methods[i].of != of || (of == 'l' && object.kind != IGNIS__CHAT_LIST))
+            continue;
+        if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name))
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name))
+            return true;
+    }
+    row = of ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (row < 0)
+        return false;
+    *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
+    self = (ignis__chat_value *)ignis__chat_alloc(c, sizeof *self);
+    if (self)
+        *self = object;
+    out->u.object = self;
+    return true;
+}
+
+/*  Where a character of a string begins, from its number. */
+static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+{
+    size_t at = 0;
+    ignis__chat_work(c, character / 64);
+    while (character-- > 0 && at < (size_t)string.number)
+        at += ignis__chat_character(string.u.text + at);
+    return at;
+}
+
+/*  object[key]; false when there is no such item. */
+static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+{
+    int64_t i = key.number, count;
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    *out = ignis__chat_undefined(object, key);
+    if (object.kind == IGNIS__CHAT_DICT) {
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            return false;
+        *out = object.u.items->item[i + 1];
+        return true;
+    }
+    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+        return false;
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    i += i < 0 ? count : 0;
+    if (i < 0 || i >= count)
+        return false;
+    if (string) {
+        size_t at = ignis__chat_offset(c, object, i);
+        *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
+    } else {
+        *out = object.u.items->item[i];
+    }
+    return true;
+}
+
+/*  object.name, or with `item` object[name]: either looks for the other next. */
+static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(c, "", object);
+    if (item && ignis__chat_item(c, object, key, &out))
+        return out;
+    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+        return out;
+    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+        return out;
+    return ignis__chat_undefined(object, key);
+}
+
+static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+{
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    int64_t count, step, from, to, limits[2], i;
+    ignis__chat_value out;
+    ignis__chat_writer writer;
+    if (object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, object);
+    if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
+        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+    for (i = 0; i < 3; i++)
+        if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
+            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number;
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a slice is 0");
+    if (object.kind == IGNIS__CHAT_RANGE_OF)
+        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
+    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+        int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
+        if (bound[i].kind == IGNIS__CHAT_NONE)
+            at = (i == 0) == (step > 0) ? low : high;
+        else if (at < 0)
+            at = at < -count ? low : at + count < low ? low : at + count;
+        limits[i] = at > high ? high : at;
+    }
+    from = limits[0], to = limits[1];
+    if (string && step == 1)
+        return from < to ? ignis__chat_part(object, ignis__chat_offset(c, object, from), ignis__chat_offset(c, object, to))
+                         : ignis__chat_words("");
+    if (string) {
+        ignis__chat_items characters;
+        memset(&writer, 0, sizeof writer);
+        ignis__chat_each(c, object, &characters);
+        for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+            ignis__chat_write_string(c, &writer, characters.item[i]);
+            if (step > 0 ? step >= to - i : step <= to - i)
+                break;
+        }
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
+    out.mark = object.mark;
+    for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+        ignis__chat_work(c, 1);
+        ignis__chat_add(c, out.u.items, object.u.items->item[i]);
+        if (step > 0 ? step >= to - i : step <= to - i)
+            break;
+    }
+    return out;
+}
+
+/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_writer out;
+    ignis__chat_value other = a.of ? b : a, joined;
+    int64_t i;
+    for (i = 0; a.of != b.of && i < other.number; i++)
+        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
+            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_string(c, &out, a);
+    ignis__chat_write_string(c, &out, b);
+    joined = ignis__chat_written(&out);
+    joined.of = a.of | b.of;
+    return joined;
+}
+
+/*  a op b of whole numbers; false when it does not fit 64 bits. */
+static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
+{
+    if (op == '+' ? (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) : op == '-' ? (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b) : false)
+        return false;
+    if (op == '*' && a != 0 && b != 0 && (a == INT64_MIN || b == INT64_MIN || (a < 0 ? -a : a) > INT64_MAX / (b < 0 ? -b : b)))
+        return false;
+    if ((op == 'd' || op == '%') && a == INT64_MIN)
+        return false;
+    if (op == '+' || op == '-' || op == '*') {
+        *out = op == '+' ? a + b : op == '-' ? a - b : a * b;
+        return true;
+    }
+    *out = op == 'd' ? a / b : a % b;
+    if (a % b != 0 && (a < 0) != (b < 0))
+        *out += op == 'd' ? -1 : b;
+    return true;
+}
+
+static double ignis__chat_floating(char op, double a, double b)
+{
+    double rest, quotient, whole;
+    if (op == '+' || op == '-')
+        return op == '+' ? a + b : a - b;
+    if (op == '*' || op == '/')
+        return op == '*' ? a * b : a / b;
+    rest = fmod(a, b);
+    quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0)) {
+        rest += b;
+        quotient -= 1;
+    } else if (rest == 0) {
+        rest = copysign(0, b);
+    }
+    if (op == '%')
+        return rest;
+    whole = floor(quotient);
+    return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/*  A list, tuple or text, so many times. */
+static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+{
+    ignis__chat_value out = a;
+    ignis__chat_writer writer;
+    int64_t i;
+    memset(&writer, 0, sizeof writer);
+    if (a.kind == IGNIS__CHAT_STRING) {
+        for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
+            ignis__chat_write_string(c, &writer, a);
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+    out.mark = a.mark;
+    for (; times > 0 && a.u.items->count > 0 && !c->fault; times--)
+        for (i = 0; i < a.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, a.u.items->item[i]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
+    int64_t i;
+    if (c->fault)
+        return a;
+    if (op == '~') {
+        a = ignis__chat_text(c, a);
+        b = ignis__chat_text(c, b);
+        a.of = b.of = 0;
+        return ignis__chat_join_two(c, a, b);
+    }
+    if (op == '%' && a.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_lacks(c, "a text %% values");
+    if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+    if (op == '^')
+        return ignis__chat_lacks(c, "the operator **");
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
+            return ignis__chat_fail(c, "a division by 0");
+        if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
+            out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
+        else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
+            return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        out.mark = a.mark || b.mark;
+        return out;
+    }
+    if (op == '+' && a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_join_two(c, a, b);
+    if (op == '+' && a.kind == b.kind && (a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE)) {
+        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out.mark = a.mark || b.mark;
+        for (i = 0; i < a.u.items->count + b.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, i < a.u.items->count ? a.u.items->item[i] : b.u.items->item[i - a.u.items->count]);
+        return out;
+    }
+    if (op == '*' && ignis__chat_is_whole(a) && !ignis__chat_is_number(b))
+        return ignis__chat_binary_of(c, op, b, a);
+    if (op == '*' && ignis__chat_is_whole(b) && (a.kind == IGNIS__CHAT_STRING || a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE))
+        return ignis__chat_repeat(c, a, b.number);
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind],
+                            op == 'd'   ? "//"
+                            : op == '+' ? "+"
+                            : op == '-' ? "-"
+                            : op == '*' ? "*"
+                            : op == '/' ? "/"
+                                        : "%",
+                            ignis__chat_kinds[b.kind]);
+}
+
+static const char *ignis__chat_search(const char *text, size_t size, const char *part, size_t length)
+{
+    const char *end = text + size, *at;
+    if (length == 0)
+        return text;
+    for (at = text; (size_t)(end - at) >= length; at++) {
+        at = (const char *)memchr(at, *part, (size_t)(end - at) - length + 1);
+        if (!at)
+            return NULL;
+        if (memcmp(at, part, length) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_items items;
+    int64_t i;
+    if (c->fault)
+        return false;
+    if (b.kind == IGNIS__CHAT_STRING) {
+        if (a.kind != IGNIS__CHAT_STRING) {
+            ignis__chat_fail_kind(c, "what a text may contain is text", a);
+            return false;
+        }
+        ignis__chat_work(c, b.number / 16);
+        return ignis__chat_search(b.u.text, (size_t)b.number, a.u.text, (size_t)a.number) != NULL;
+    }
+    if (b.kind == IGNIS__CHAT_DICT)
+        return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
+    ignis__chat_each(c, b, &items);
+    for (i = items.at; i < items.count && !c->fault; i++)
+        if (ignis__chat_equal(c, a, items.item[i])) {
+            if (b.kind == IGNIS__CHAT_GENERATOR)
+                b.u.items->at = i + 1;
+            return true;
+        }
+    return false;
+}
+
+static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+{
+    switch (sign) {
+    case '=': return ignis__chat_equal(c, a, b);
+    case '!': return !ignis__chat_equal(c, a, b);
+    case '<': return ignis__chat_less(c, a, b, false);
+    case 'l': return ignis__chat_less(c, a, b, true);
+    case '>': return ignis__chat_less(c, b, a, false);
+    case 'g': return ignis__chat_less(c, b, a, true);
+    case 'i': return ignis__chat_contains(c, a, b);
+    default: return !ignis__chat_contains(c, a, b);
+    }
+}
+
+static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+{
+    ignis__chat_scope *scope;
+    int64_t at;
+    int row;
+    for (scope = c->scope; scope && ignis__chat_work(c, 1); scope = scope->outer)
+        if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
+            return scope->names.item[at + 1];
+    row = ignis__chat_row_find('g', name.u.text, (size_t)name.number);
+    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
+}
+
+static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
+{
+    const ignis__chat_node *part;
+    ignis__chat_items items;
+    int64_t i, wanted = 0;
+    if (c->fault)
+        return;
+    if (target->op == IGNIS__CHAT_NAME) {
+        ignis__chat_put(c, &c->scope->names, target->value, value);
+    } else if (target->op == IGNIS__CHAT_ATTRIBUTE) {
+        ignis__chat_value object = ignis__chat_lookup(c, target->a->value);
+        c->here = target->at;
+        if (object.kind != IGNIS__CHAT_NAMESPACE)
+            ignis__chat_fail_kind(c, "attributes are set of namespaces", object);
+        else
+            ignis__chat_put(c, object.u.items, target->value, value);
+    } else {
+        for (part = target->list; part; part = part->next)
+            wanted++;
+        if (!ignis__chat_each(c, value, &items))
+            return;
+        if (items.count - items.at != wanted)
+            ignis__chat_fail(c, "%lld names for %lld values", (long long)wanted, (long long)(items.count - items.at));
+        for (part = target->list, i = items.at; part && !c->fault; part = part->next)
+            ignis__chat_assign(c, part, items.item[i++]);
+    }
+}
+
+static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+{
+    ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
+    if (scope) {
+        scope->outer = outer;
+        c->scope = scope;
+    }
+    return before;
+}
+
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+
+/*  What a body writes, as a string, in a scope of its own. */
+static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+{
+    ignis__chat_writer out, *before = c->out;
+    memset(&out, 0, sizeof out);
+    c->out = &out;
+    ignis__chat_run(c, body);
+    c->out = before;
+    return ignis__chat_written(&out);
+}
+
+/*  Finds the next item of a loop that its condition lets through. */
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+{
+    while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
+        loop->after = loop->items->item[loop->next++];
+        loop->peeked = true;
+        if (loop->filtered) {
+            ignis__chat_scope *before = ignis__chat_enter(c, loop->outer);
+            ignis__chat_assign(c, loop->node->a, loop->after);
+            loop->peeked = ignis__chat_true(ignis__chat_eval(c, loop->node->c));
+            c->scope = before;
+        }
+    }
+    return loop->peeked && !c->fault;
+}
+
+static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_loop *loop = (ignis__chat_loop *)ignis__chat_alloc(c, sizeof *loop);
+    ignis__chat_value value = ignis__chat_eval(c, node->b), it = ignis__chat_make(IGNIS__CHAT_LOOP, 0),
+                      items = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    ignis__chat_scope *before = c->scope;
+    bool none = true;
+    c->here = node->at;
+    if (c->fault || !ignis__chat_each(c, value, items.u.items))
+        return 0;
+    loop->node = node;
+    loop->outer = before;
+    loop->items = items.u.items;
+    loop->next = items.u.items->at;
+    loop->end = items.u.items->count;
+    loop->base = -loop->next;
+    loop->filtered = node->c != NULL;
+    it.u.loop = loop;
+    ignis__chat_enter(c, before);
+    while (ignis__chat_peek(c, loop)) {
+        int jump;
+        loop->peeked = false;
+        loop->before = loop->now;
+        loop->now = loop->after;
+        loop->index++;
+        c->scope->names.count = 0;
+        ignis__chat_assign(c, node->a, loop->now);
+        ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
+        jump = ignis__chat_run(c, node->list);
+        none = none && jump; /* as in jinja2, where else runs when no turn has come to its end */
+        if (jump == IGNIS__CHAT_BREAK)
+            break;
+    }
+    c->scope = before;
+    if (none && node->list->next) {
+        ignis__chat_enter(c, before);
+        ignis__chat_run(c, node->list->next);
+        c->scope = before;
+    }
+    return 0;
+}
+
+static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
+{
+    const ignis__chat_node *part;
+    ignis__chat_scope *before = c->scope, *inner;
+    ignis__chat_value value;
+    int jump = 0;
+    switch (node->op) {
+    case IGNIS__CHAT_TEXT: ignis__chat_write_string(c, c->out, node->value); break;
+    case IGNIS__CHAT_PRINT:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        if (!c->fault)
+            ignis__chat_write_value(c, c->out, value, false, 0);
+        break;
+    case IGNIS__CHAT_IF:
+        for (part = node->list; part && !c->fault; part = part->next)
+            if (!part->a || ignis__chat_true(ignis__chat_eval(c, part->a)))
+                return c->fault ? 0 : ignis__chat_run(c, part->b);
+        break;
+    case IGNIS__CHAT_FOR: return ignis__chat_run_for(c, node);
+    case IGNIS__CHAT_SET:
+        value = ignis__chat_eval(c, node->b);
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_SET_BLOCK:
+        ignis__chat_enter(c, before);
+        value = ignis__chat_capture(c, node->b);
+        c->scope = before;
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_MACRO_OF:
+        value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
+        value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
+        if (value.u.macro) {
+            value.u.macro->node = node;
+            value.u.macro->scope = before;
+            ignis__chat_put(c, &before->names, node->value, value);
+        }
+        break;
+    case IGNIS__CHAT_BLOCK:
+        ignis__chat_enter(c, before);
+        inner = c->scope;
+        for (part = node->list; part && !c->fault; part = part->next) { /* of with: values are taken outside, and set inside */
+            c->scope = before;
+            value = ignis__chat_eval(c, part->b);
+            c->scope = inner;
+            ignis__chat_assign(c, part->a, value);
+        }
+        jump = ignis__chat_run(c, node->b);
+        c->scope = before;
+        break;
+    default: return node->op;
+    }
+    return jump;
+}
+
+static bool ignis__chat_deeper(ignis__chat *c, size_t at)
+{
+    c->here = at;
+    if (c->fault || !ignis__chat_work(c, 1))
+        return false;
+    if (c->depth >= IGNIS__CHAT_DEPTH) {
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "calls and loops of the template are nested deeper than %d", IGNIS__CHAT_DEPTH);
+        return false;
+    }
+    c->depth++;
+    return true;
+}
+
+/*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+{
+    const ignis__chat_node *node;
+    int jump = 0;
+    if (!ignis__chat_deeper(c, body->at))
+        return 0;
+    for (node = body->list; node && !jump && ignis__chat_work(c, 1); node = node->next)
+        jump = ignis__chat_run_one(c, node);
+    c->depth--;
+    return c->fault ? 0 : jump;
+}
+
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, ignis__chat_call *call)
+{
+    ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), result;
+    const ignis__chat_node *name;
+    int64_t i = 0, at, used = 0;
+    for (name = macro->node->list; name && !c->fault; name = name->next, i++) {
+        ignis__chat_value value;
+        at = i < call->given.count ? -1 : ignis__chat_find(c, &call->named, name->value);
+        used += at >= 0;
+        if (i < call->given.count)
+            value = call->given.item[i];
+        else if (at >= 0)
+            value = call->named.item[at + 1];
+        else
+            value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(absent, name->value);
+        ignis__chat_put(c, &c->scope->names, name->value, value);
+    }
+    if (call->given.count > i || call->named.count > 2 * used)
+        ignis__chat_fail(c, "the macro '%.*s' has no such argument, or it has two values", (int)macro->node->value.number,
+                         macro->node->value.u.text);
+    result = ignis__chat_capture(c, macro->node->b);
+    c->scope = before;
+    return result;
+}
+
+/*  The arguments of a call, filter or test. */
+static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
+{
+    const ignis__chat_node *argument;
+    for (argument = node->list; argument && !c->fault; argument = argument->next) {
+        ignis__chat_value value = ignis__chat_eval(c, argument->a);
+        if (argument->value.kind == IGNIS__CHAT_ABSENT) {
+            ignis__chat_add(c, &call->given, value);
+            continue;
+        }
+        if (ignis__chat_find(c, &call->named, argument->value) >= 0)
+            ignis__chat_fail(c, "an argument is given twice");
+        ignis__chat_put(c, &call->named, argument->value, value);
+    }
+    c->here = node->at;
+}
+
+/*  Runs a row of the table: its arguments go to their places. */
+static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
+{
+    const char *at = row->parameters;
+    int64_t used = 0, found;
+    int count = 0;
+    if (c->fault)
+        return call->self;
+    if (!row->run)
+        return ignis__chat_lacks(c, "the function '%s'", row->name);
+    memset(call->value, 0, sizeof call->value);
+    for (; at && *at; count++) {
+        bool needed = *at == '!';
+        size_t length = strcspn(at += needed, " ");
+        ignis__chat_value name = ignis__chat_string(at, length, NULL);
+        found = ignis__chat_find(c, &call->named, name);
+        if (count < call->given.count && found >= 0)
+            return ignis__chat_fail(c, "%s gets '%.*s' twice", row->name, (int)length, at);
+        if (count < call->given.count)
+            call->value[count] = call->given.item[count];
+        else if (found >= 0)
+            used++, call->value[count] = call->named.item[found + 1];
+        else if (needed)
+            return ignis__chat_fail(c, "%s needs '%.*s'", row->name, (int)length, at);
+        at += length;
+        at += *at == ' ';
+    }
+    if (at && (call->given.count > count || call->named.count > 2 * used))
+        return ignis__chat_fail(c, "%s takes other arguments: %s", row->name, *row->parameters ? row->parameters : "none");
+    return row->run(c, call, row->variant);
+}
+
+/*  A filter or a test by its name. */
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
+{
+    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (c->fault || name.kind != IGNIS__CHAT_STRING)
+        return ignis__chat_fail(c, "the name of a filter or test is text");
+    if (row < 0)
+        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test", (int)(name.number < 60 ? name.number : 60),
+                                 name.u.text);
+    return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
+}
+
+static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_call call;
+    ignis__chat_value object = ignis__chat_eval(c, node->a);
+    memset(&call, 0, sizeof call);
+    ignis__chat_take_arguments(c, node, &call);
+    if (c->fault)
+        return object;
+    call.self = object;
+    switch (node->op) {
+    case IGNIS__CHAT_FILTER: return ignis__chat_apply(c, 'f', node->value, &call);
+    case IGNIS__CHAT_TEST:
+        object = ignis__chat_apply(c, 't', node->value, &call);
+        return node->sign ? ignis__chat_bool(!ignis__chat_true(object)) : object;
+    default: break;
+    }
+    if (object.kind == IGNIS__CHAT_MACRO)
+        return ignis__chat_call_macro(c, object.u.macro, &call);
+    if (object.kind != IGNIS__CHAT_FUNCTION)
+        return ignis__chat_fail_kind(c, "what is called is a function", object);
+    if (object.u.object)
+        call.self = *object.u.object;
+    return ignis__chat_run_row(c, ignis__chat_row_at(object.number), &call);
+}
+
+static ignis__chat_value ignis__chat_eval_items(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value out = ignis__chat_new(c, node->op == IGNIS__CHAT_ARRAY      ? IGNIS__CHAT_LIST
+                                               : node->op == IGNIS__CHAT_TUPLE_OF ? IGNIS__CHAT_TUPLE
+                                                                                  : IGNIS__CHAT_DICT);
+    const ignis__chat_node *part;
+    for (part = node->list; part && !c->fault; part = part->next) {
+        ignis__chat_value value = ignis__chat_eval(c, part);
+        if (node->op != IGNIS__CHAT_DICT_OF) {
+            ignis__chat_add(c, out.u.items, value);
+            continue;
+        }
+        part = part->next;
+        if (!c->fault && ignis__chat_hashable(c, value))
+            ignis__chat_put(c, out.u.items, value, ignis__chat_eval(c, part));
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_eval_compare(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value left = ignis__chat_eval(c, node->a), right;
+    const ignis__chat_node *part;
+    bool yes = true;
+    for (part = node->list; part && yes && !c->fault; part = part->next, left = right) {
+        right = ignis__chat_eval(c, part->a);
+        c->here = part->at;
+        yes = !c->fault && ignis__chat_compares(c, (char)part->sign, left, right);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_eval_unary(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_eval(c, node->a);
+    c->here = node->at;
+    if (node->sign == '!')
+        return ignis__chat_bool(!ignis__chat_true(value));
+    if (c->fault || !ignis__chat_is_number(value))
+        return ignis__chat_fail_kind(c, "a sign stands before a number", value);
+    if (value.kind == IGNIS__CHAT_FLOAT)
+        value.u.real = node->sign == '-' ? -value.u.real : value.u.real;
+    else if (node->sign == '-' && value.number == INT64_MIN)
+        return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    else
+        value.kind = IGNIS__CHAT_INT, value.number = node->sign == '-' ? -value.number : value.number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_eval_slice(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value object = ignis__chat_eval(c, node->a), bound[3];
+    const ignis__chat_node *part;
+    int i = 0;
+    for (part = node->list; part && i < 3; part = part->next)
+        bound[i++] = ignis__chat_eval(c, part);
+    c->here = node->at;
+    return c->fault ? object : ignis__chat_slice(c, object, bound);
+}
+
+static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value a = ignis__chat_eval(c, node->a), b;
+    if (c->fault || ((node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR) && ignis__chat_true(a) == (node->op == IGNIS__CHAT_OR)))
+        return a;
+    b = ignis__chat_eval(c, node->b);
+    c->here = node->at;
+    if (c->fault || node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR)
+        return b;
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true) : ignis__chat_binary_of(c, (char)node->sign, a, b);
+}
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (!ignis__chat_deeper(c, node->at))
+        return value;
+    switch (node->op) {
+    case IGNIS__CHAT_CONST: value = node->value; break;
+    case IGNIS__CHAT_NAME: value = ignis__chat_lookup(c, node->value); break;
+    case IGNIS__CHAT_ARRAY:
+    case IGNIS__CHAT_TUPLE_OF:
+    case IGNIS__CHAT_DICT_OF: value = ignis__chat_eval_items(c, node); break;
+    case IGNIS__CHAT_SLICE: value = ignis__chat_eval_slice(c, node); break;
+    case IGNIS__CHAT_ATTRIBUTE:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        value = ignis__chat_member(c, value, node->value, false);
+        break;
+    case IGNIS__CHAT_CALL:
+    case IGNIS__CHAT_FILTER:
+    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node); break;
+    case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(c, node); break;
+    case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(c, node); break;
+    case IGNIS__CHAT_CHOICE:
+        if (ignis__chat_true(ignis__chat_eval(c, node->b)))
+            value = ignis__chat_eval(c, node->a);
+        else if (node->c)
+            value = ignis__chat_eval(c, node->c);
+        break;
+    default: value = ignis__chat_eval_two(c, node); break;
+    }
+    c->depth--;
+    return value;
+}
+
+/* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
+
+static bool ignis__chat_given(ignis__chat_value v) { return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE; }
+
+/*  An argument that has to be text; a fault where it is not. */
+static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+{
+    if (v.kind != IGNIS__CHAT_STRING)
+        ignis__chat_fail_kind(c, "an argument is text", v);
+    return !c->fault;
+}
+
+/*  One that has to be a whole number, `otherwise` where it is not given. */
+static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+{
+    if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
+        ignis__chat_fail_kind(c, "an argument is a whole number", v);
+    return ignis__chat_given(v) ? v.number : otherwise;
+}
+
+/*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
+static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call, int sides)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
+    size_t from = 0, to = (size_t)s.number, at, length;
+    if (ignis__chat_given(set) && !ignis__chat_want_text(c, set))
+        return s;
+    ignis__chat_work(c, s.number / 16);
+    while ((sides & 1) && from < to) {
+        length = ignis__chat_character(s.u.text + from);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + from, length)
+                                   : !ignis__chat_is_space(s.u.text + from))
+            break;
+        from += length;
+    }
+    while ((sides & 2) && from < to) {
+        at = ignis__chat_before(s.u.text, to);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + at, to - at)
+                                   : !ignis__chat_is_space(s.u.text + at))
+            break;
+        to = at;
+    }
+    return ignis__chat_part(s, from, to);
+}
+
+/*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
+static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    char *text = (char *)ignis__chat_alloc(c, (size_t)s.number + 1);
+    bool up = how > 0;
+    int64_t i;
+    if (!text || !ignis__chat_work(c, s.number / 16))
+        return s;
+    if (!ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "upper and lower case of letters beyond ASCII");
+    for (i = 0; i < s.number; i++) {
+        char x = s.u.text[i];
+        bool letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
+        text[i] = letter ? (char)(up ? x & ~32 : x | 32) : x;
+        up = how == 1 || (how == 3 && (x == '-' || x == '(' || x == '{' || x == '[' || x == '<' || ignis__chat_is_space(s.u.text + i))) ||
+             (how == 4 && !letter);
+    }
+    s.u.text = text;
+    return s;
+}
+
+/*  isupper (u) and others, of ASCII; the tests upper and lower ask str(value). */
+static ignis__chat_value ignis__chat_do_is(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    int64_t i, upper = 0, lower = 0, digits = 0, spaces = 0, letters;
+    if (what != ' ' && !ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "kinds of characters beyond ASCII");
+    ignis__chat_work(c, s.number / 16);
+    for (i = 0; i < s.number; i += (int64_t)ignis__chat_character(s.u.text + i)) {
+        char x = s.u.text[i];
+        upper += x >= 'A' && x <= 'Z';
+        lower += x >= 'a' && x <= 'z';
+        digits += x >= '0' && x <= '9';
+        if (ignis__chat_is_space(s.u.text + i))
+            spaces += (int64_t)ignis__chat_character(s.u.text + i);
+    }
+    letters = upper + lower;
+    return ignis__chat_bool(what == 'u'   ? upper > 0 && lower == 0
+                            : what == 'l' ? lower > 0 && upper == 0
+                                          : s.number > 0 && s.number == (what == 'a'   ? letters
+                                                                         : what == 'd' ? digits
+                                                                         : what == 'n' ? letters + digits
+                                                                                       : spaces));
+}
+
+/*  split (0), rsplit (1): at a text, or at white space. */
+static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call, int right)
+{
+    ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST), part;
+    int64_t limit = ignis__chat_want_int(c, call->value[1], -1), count, i;
+    size_t at = 0, size = (size_t)s.number, from, by_size;
+    ignis__chat_items parts;
+    const char *found;
+    if (c->fault || (ignis__chat_given(by) && !ignis__chat_want_text(c, by)))
+        return out;
+    if (by.kind == IGNIS__CHAT_STRING && by.number == 0)
+        return ignis__chat_fail(c, "split at a text without characters");
+    memset(&parts, 0, sizeof parts);
+    ignis__chat_work(c, s.number / 16);
+    if (by.kind == IGNIS__CHAT_STRING) {
+        by_size = (size_t)by.number;
+        for (;; at = (size_t)(found - s.u.text) + by_size) {
+            if (right && limit >= 0) { /* from the right, where places may differ: below */
+                found = NULL;
+                at = size;
+                break;
+            }
+            found =
+                !c->fault && (limit < 0 || parts.count < limit) ? ignis__chat_search(s.u.text + at, size - at, by.u.text, by_size) : NULL;
+            ignis__chat_add(c, &parts, ignis__chat_part(s, at, found ? (size_t)(found - s.u.text) : size));
+            if (!found || !ignis__chat_work(c, 1))
+                break;
+        }
+        if (right && limit >= 0) {
+            size_t end = size, place = size;
+            while (parts.count < limit && place >= by_size && !c->fault) {
+                if (memcmp(s.u.text + place - by_size, by.u.text, by_size) != 0) {
+                    place--;
+                    continue;
+                }
+                ignis__chat_add(c, &parts, ignis__chat_part(s, place, end));
+                end = place -= by_size;
+            }
+            ignis__chat_add(c, &parts, ignis__chat_part(s, 0, end));
+            for (i = parts.count - 1; i >= 0 && ignis__chat_work(c, 1); i--)
+                ignis__chat_add(c, out.u.items, parts.item[i]);
+            return out;
+        }
+        *out.u.items = parts;
+        return out;
+    }
+    while (at < size && ignis__chat_work(c, 1)) {
+        while (at < size && ignis__chat_is_space(s.u.text + at))
+            at += ignis__chat_character(s.u.text + at);
+        for (from = at; at < size && !ignis__chat_is_space(s.u.text + at);)
+            at += ignis__chat_character(s.u.text + at);
+        if (at > from)
+            ignis__chat_add(c, &parts, ignis__chat_part(s, from, at));
+    }
+    count = parts.count;
+    if (limit >= 0 && count > limit && !c->fault) { /* the rest stays in one piece */
+        i = right ? count - limit - 1 : limit;
+        part = parts.item[i];
+        from = right ? 0 : (size_t)(part.u.text - s.u.text);
+        parts.item[i] = ignis__chat_part(s, from, right ? (size_t)(part.u.text - s.u.text) + (size_t)part.number : size);
+        parts.item += right ? i : 0;
+        parts.count = parts.capacity = limit + 1;
+    }
+    *out.u.items = parts;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_lines(ignis__chat *c, ignis__chat_value s, bool keep)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    size_t at = 0, from = 0, size = (size_t)s.number, end;
+    ignis__chat_work(c, s.number / 16);
+    while (at < size && !c->fault) {
+        end = ignis__chat_line_end(s.u.text + at, size - at);
+        if (!end) {
+            at += ignis__chat_character(s.u.text + at);
+            continue;
+        }
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, keep ? at + end : at));
+        from = at += end;
+    }
+    if (from < size && !c->fault)
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, size));
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_splitlines(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)variant;
+    return ignis__chat_lines(c, call->self, ignis__chat_true(call->value[0]));
+}
+
+/*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
+static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, with = call->value[0], part;
+    bool tuple = with.kind == IGNIS__CHAT_TUPLE && how < 3, yes = false;
+    int64_t i;
+    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes; i++) {
+        part = tuple ? with.u.items->item[i] : with;
+        if (!ignis__chat_want_text(c, part))
+            return part;
+        yes = part.number <= s.number && memcmp(s.u.text + (how % 2 ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
+    }
+    if (how < 3)
+        return ignis__chat_bool(yes);
+    return !yes       ? s
+           : how == 3 ? ignis__chat_part(s, (size_t)with.number, (size_t)s.number)
+                      : ignis__chat_part(s, 0, (size_t)(s.number - with.number));
+}
+
+/*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
+static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call, int filter)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
+    int64_t count = ignis__chat_want_int(c, call->value[2], -1);
+    size_t at = 0, size = (size_t)s.number, next;
+    ignis__chat_writer out;
+    const char *found;
+    if (filter)
+        old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
+        return s;
+    memset(&out, 0, sizeof out);
+    ignis__chat_work(c, s.number / 16);
+    for (; count != 0 && !c->fault; count -= count > 0) {
+        found = ignis__chat_search(s.u.text + at, size - at, old.u.text, (size_t)old.number);
+        if (!found)
+            break;
+        next = (size_t)(found - s.u.text);
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, next));
+        ignis__chat_write_string(c, &out, with);
+        at = next + (size_t)old.number;
+        ignis__chat_work(c, 1);
+        if (old.number == 0) { /* between all characters */
+            if (at == size)
+                return ignis__chat_written(&out);
+            ignis__chat_write_string(c, &out, ignis__chat_part(s, at, at + ignis__chat_character(s.u.text + at)));
+            at += ignis__chat_character(s.u.text + at);
+        }
+    }
+    if (at < size)
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, size));
+    return ignis__chat_written(&out);
+}
+
+/*  find (1), rfind (2), index (3), count (4) of a text in another. */
+static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, part = call->value[0];
+    const char *at = s.u.text, *found, *last = NULL;
+    size_t left = (size_t)s.number;
+    int64_t count = 0;
+    if (!ignis__chat_want_text(c, part))
+        return part;
+    ignis__chat_work(c, s.number / 16);
+    if (part.number == 0) {
+        count = ignis__chat_characters(c, s);
+        return ignis__chat_make(IGNIS__CHAT_INT, how == 4 ? count + 1 : how == 2 ? count : 0);
+    }
+    while (!c->fault && (found = ignis__chat_search(at, left, part.u.text, (size_t)part.number)) != NULL) {
+        last = found;
+        count++;
+        if (how == 1 || how == 3)
+            break;
+        found += how == 2 ? 1 : part.number;
+        left -= (size_t)(found - at);
+        at = found;
+        ignis__chat_work(c, 1);
+    }
+    if (how == 3 && !last)
+        return ignis__chat_fail(c, "index: the text is not there");
+    if (how != 4)
+        count = last ? ignis__chat_characters(c, ignis__chat_part(s, 0, (size_t)(last - s.u.text))) : -1;
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
+static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path, ignis__chat_value otherwise,
+                                          bool fold)
+{
+    size_t at = 0, end;
+    if (path.kind == IGNIS__CHAT_STRING) {
+        for (; at <= (size_t)path.number && !c->fault; at = end + 1) {
+            ignis__chat_value key;
+            const char *dot = (const char *)memchr(path.u.text + at, '.', (size_t)path.number - at);
+            end = dot ? (size_t)(dot - path.u.text) : (size_t)path.number;
+            key = ignis__chat_part(path, at, end);
+            if (end > at && strspn(path.u.text + at, "0123456789") >= end - at) {
+                int64_t number = 0;
+                ignis__chat_read_int(c, path.u.text + at, end - at, &number);
+                key = ignis__chat_make(IGNIS__CHAT_INT, number);
+            }
+            item = ignis__chat_member(c, item, key, true);
+            if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_given(otherwise))
+                item = otherwise;
+        }
+    } else if (ignis__chat_given(path)) {
+        item = ignis__chat_member(c, item, path, true);
+    }
+    if (fold && item.kind == IGNIS__CHAT_STRING && !c->fault) {
+        ignis__chat_call call;
+        memset(&call, 0, sizeof call);
+        call.self = item;
+        item = ignis__chat_do_case(c, &call, 0);
+    }
+    return item;
+}
+
+/*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
+static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call, int method)
+{
+    ignis__chat_value between = method                              ? call->self
+                                : ignis__chat_given(call->value[0]) ? ignis__chat_text(c, call->value[0])
+                                                                    : ignis__chat_words(call->value[0].kind ? "None" : ""),
+                      item;
+    ignis__chat_items items;
+    ignis__chat_writer out;
+    int64_t i;
+    memset(&out, 0, sizeof out);
+    if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
+        return between;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (!method)
+            item = ignis__chat_path(c, item, call->value[1], call->value[5], false);
+        else if (!ignis__chat_want_text(c, item))
+            break;
+        if (i > items.at)
+            ignis__chat_write_string(c, &out, between);
+        ignis__chat_write_value(c, &out, item, false, 0);
+    }
+    return ignis__chat_written(&out);
+}
+
+static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self;
+    int64_t count = 0;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_STRING)
+        count = ignis__chat_characters(c, v);
+    else if (v.kind == IGNIS__CHAT_LOOP)
+        count = ignis__chat_loop_length(c, v.u.loop);
+    else if (v.kind == IGNIS__CHAT_DICT || (ignis__chat_has_items(v) && v.kind != IGNIS__CHAT_GENERATOR))
+        count = v.u.items->count / (v.kind == IGNIS__CHAT_DICT ? 2 : 1);
+    else if (v.kind != IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail(c, "%s has no length", ignis__chat_kinds[v.kind]);
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  The first item (0), the last (1). */
+static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call, int last)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    ignis__chat_items items;
+    int64_t at = call->self.kind == IGNIS__CHAT_GENERATOR ? call->self.u.items->at : 0;
+    if (last && call->self.kind == IGNIS__CHAT_GENERATOR)
+        return ignis__chat_fail(c, "what can be walked once has no last item; |list makes a list of it");
+    if (!ignis__chat_each(c, call->self, &items))
+        return absent;
+    if (call->self.kind == IGNIS__CHAT_GENERATOR && at < items.count)
+        call->self.u.items->at = at + 1;
+    return items.at == items.count ? ignis__chat_undefined(absent, absent) : items.item[last ? items.count - 1 : items.at];
+}
+
+/*  The items of anything, as a list (0); the other way round (1). */
+static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call, int reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, !reverse || call->self.kind == IGNIS__CHAT_GENERATOR ? IGNIS__CHAT_LIST
+                                                                                                    : IGNIS__CHAT_GENERATOR),
+                      s = call->self;
+    ignis__chat_items items;
+    ignis__chat_writer text;
+    int64_t i;
+    memset(&text, 0, sizeof text);
+    if (!ignis__chat_each(c, s, &items))
+        return out;
+    out.mark = s.mark;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value item = items.item[reverse ? items.count - 1 - (i - items.at) : i];
+        if (reverse && s.kind == IGNIS__CHAT_STRING)
+            ignis__chat_write_string(c, &text, item);
+        else
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return reverse && s.kind == IGNIS__CHAT_STRING ? ignis__chat_written(&text) : out;
+}
+
+/*  keys, values, items of a dict, and the filter items. */
+static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), pair;
+    const ignis__chat_items *dict = call->self.u.items;
+    int64_t i;
+    if (c->fault || call->self.kind == IGNIS__CHAT_UNDEFINED)
+        return out;
+    if (call->self.kind != IGNIS__CHAT_DICT)
+        return ignis__chat_fail_kind(c, "items are of a dict", call->self);
+    out.mark = call->self.mark;
+    for (i = 0; i < dict->count && ignis__chat_work(c, 1); i += 2) {
+        if (kind == IGNIS__CHAT_KEYS || kind == IGNIS__CHAT_VALUES) {
+            ignis__chat_add(c, out.u.items, dict->item[i + (kind == IGNIS__CHAT_VALUES)]);
+            continue;
+        }
+        pair = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+        if (c->fault)
+            break;
+        pair.mark = out.mark;
+        ignis__chat_add(c, pair.u.items, dict->item[i]);
+        ignis__chat_add(c, pair.u.items, dict->item[i + 1]);
+        ignis__chat_add(c, out.u.items, pair);
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    int64_t at;
+    (void)variant;
+    if (!ignis__chat_hashable(c, call->value[0]))
+        return call->self;
+    at = ignis__chat_find(c, call->self.u.items, call->value[0]);
+    return at >= 0 ? call->self.u.items->item[at + 1] : call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
+}
+
+/*  The place of an item in a list (0), how often it is there (1). */
+static ignis__chat_value ignis__chat_do_index(ignis__chat *c, ignis__chat_call *call, int count)
+{
+    int64_t i, found = 0;
+    for (i = 0; i < call->self.u.items->count && !c->fault; i++) {
+        if (!ignis__chat_equal(c, call->self.u.items->item[i], call->value[0]))
+            continue;
+        if (!count)
+            return ignis__chat_make(IGNIS__CHAT_INT, i);
+        found++;
+    }
+    return count ? ignis__chat_make(IGNIS__CHAT_INT, found) : ignis__chat_fail(c, "index: the value is not in the list");
+}
+
+static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)c, (void)variant;
+    if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))
+        return call->value[0].kind ? call->value[0] : ignis__chat_words("");
+    return call->self;
+}
+
+static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call, int safe)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    s.of = (unsigned char)(safe ? 1 : s.of);
+    return s;
+}
+
+static ignis__chat_value ignis__chat_do_int(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
+    double real = v.u.real;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    if (ignis__chat_given(call->value[1]) && call->value[1].number != 10)
+        return ignis__chat_lacks(c, "int of another base");
+    out.mark = ignis__chat_marked(v);
+    if (v.kind == IGNIS__CHAT_STRING) {
+        call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        v = ignis__chat_do_strip(c, call, 3);
+        if (ignis__chat_read_int(c, v.u.text, (size_t)v.number, &out.number) || c->fault)
+            return out;
+        if (!ignis__chat_read_real(v.u.text, (size_t)v.number, &real))
+            v.kind = IGNIS__CHAT_NONE;
+        else
+            v.kind = IGNIS__CHAT_FLOAT;
+    }
+    if (ignis__chat_is_whole(v))
+        return out;
+    if (v.kind != IGNIS__CHAT_FLOAT || real != real) {
+        v = call->given.count ? call->given.item[0] : call->named.count ? call->named.item[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+        return v;
+    }
+    if (real >= 9.2e18 || real <= -9.2e18)
+        return real - real != 0 ? ignis__chat_fail(c, "int of an infinite number")
+                                : ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    out.number = (int64_t)real;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_float(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_real(0), otherwise = call->value[0];
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    out.mark = ignis__chat_marked(v);
+    if (ignis__chat_is_number(v)) {
+        out.u.real = ignis__chat_as_real(v);
+        return out;
+    }
+    call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    if (v.kind == IGNIS__CHAT_STRING)
+        v = ignis__chat_do_strip(c, call, 3);
+    if (v.kind == IGNIS__CHAT_STRING && ignis__chat_read_real(v.u.text, (size_t)v.number, &out.u.real))
+        return out;
+    return otherwise.kind ? otherwise : ignis__chat_real(0);
+}
+
+/*  abs (0), round (1). */
+static ignis__chat_value ignis__chat_do_round(ignis__chat *c, ignis__chat_call *call, int round)
+{
+    ignis__chat_value v = call->self;
+    int64_t digits = round ? ignis__chat_want_int(c, call->value[0], 0) : 0;
+    char text[400];
+    if (c->fault || !ignis__chat_is_number(v))
+        return ignis__chat_fail_kind(c, "abs and round are of numbers", v);
+    if (round && (digits < 0 || digits > 30 || (ignis__chat_given(call->value[1]) && !ignis__chat_is(call->value[1], "common"))))
+        return ignis__chat_lacks(c, "round but to 0 to 30 digits, to the nearest");
+    if (v.kind != IGNIS__CHAT_FLOAT) {
+        v.kind = IGNIS__CHAT_INT;
+        if (!round && v.number < 0 && v.number > INT64_MIN)
+            v.number = -v.number;
+    } else if (!round) {
+        v.u.real = v.u.real < 0 ? -v.u.real : v.u.real;
+    } else if (v.u.real - v.u.real == 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, v.u.real);
+        v.u.real = strtod(text, NULL);
+    }
+    return v;
+}
+
+static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value width = call->value[0], lines, by;
+    bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
+    ignis__chat_writer text;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_want_text(c, call->self))
+        return width;
+    by = width.kind == IGNIS__CHAT_STRING ? width : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
+    memset(&text, 0, sizeof text);
+    ignis__chat_write_string(c, &text, call->self);
+    ignis__chat_write_words(c, &text, "\n", false);
+    lines = ignis__chat_lines(c, ignis__chat_written(&text), false);
+    memset(&text, 0, sizeof text);
+    for (i = 0; !c->fault && i < lines.u.items->count; i++) {
+        ignis__chat_write_words(c, &text, i ? "\n" : "", false);
+        if (i ? blank || lines.u.items->item[i].number : first)
+            ignis__chat_write_string(c, &text, by);
+        ignis__chat_write_string(c, &text, lines.u.items->item[i]);
+    }
+    return ignis__chat_written(&text);
+}
+
+/*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
+static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), item, result;
+    int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), otherwise, i, from = how >= 3;
+    bool by_name = how == 0 && call->given.count == 0 && attribute >= 0;
+    ignis__chat_items items;
+    if (!ignis__chat_true(call->self) || !ignis__chat_each(c, call->self, &items))
+        return out;
+    otherwise = ignis__chat_find(c, &call->named, ignis__chat_words("default"));
+    if (by_name ? call->named.count > (otherwise >= 0 ? 4 : 2) : call->given.count < (how == 0 || how >= 3))
+        return ignis__chat_fail(c, "map, selectattr and rejectattr need the name of an attribute, filter or test");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (by_name) {
+            ignis__chat_add(c, out.u.items,
+                            ignis__chat_path(c, item, call->named.item[attribute + 1],
+                                             otherwise >= 0 ? call->named.item[otherwise + 1] : absent, false));
+            continue;
+        }
+        result = how >= 3 ? ignis__chat_path(c, item, call->given.item[0], absent, false) : item;
+        if (call->given.count > from && !c->fault) {
+            ignis__chat_call inner;
+            memset(&inner, 0, sizeof inner);
+            inner.self = result;
+            inner.named = call->named;
+            inner.given = call->given;
+            inner.given.item += from + 1;
+            inner.given.count -= from + 1;
+            if (!ignis__chat_deeper(c, c->here))
+                break;
+            result = ignis__chat_apply(c, how ? 't' : 'f', call->given.item[from], &inner);
+            c->depth--;
+        }
+        if (how == 0)
+            ignis__chat_add(c, out.u.items, result);
+        else if (ignis__chat_true(result) == (how % 2 == 1))
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return out;
+}
+
+/*  A list in the order of its keys; what is equal stays as it is. */
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    int64_t count = keys->count, width, from, k, *order = (int64_t *)ignis__chat_alloc(c, (size_t)count * 2 * sizeof *order),
+            *other = order + count, *swap;
+    if (c->fault)
+        return out;
+    for (k = 0; k < count; k++)
+        order[k] = k;
+    for (width = 1; width < count && !c->fault; width *= 2) {
+        for (from = 0; from < count && !c->fault; from += 2 * width) {
+            int64_t middle = from + width < count ? from + width : count, end = from + 2 * width < count ? from + 2 * width : count,
+                    a = from, b = middle;
+            for (k = from; k < end; k++) {
+                bool right = a == middle;
+                if (a < middle && b < end && ignis__chat_work(c, 1))
+                    right = reverse ? ignis__chat_less(c, keys->item[order[a]], keys->item[order[b]], false)
+                                    : ignis__chat_less(c, keys->item[order[b]], keys->item[order[a]], false);
+                other[k] = order[right ? b++ : a++];
+            }
+        }
+        swap = order, order = other, other = swap;
+    }
+    for (k = 0; k < count && !c->fault; k++)
+        ignis__chat_add(c, out.u.items, items->item[order[k] + items->at]);
+    return out;
+}
+
+/*  sort (0), unique (1), min (2), max (3), dictsort (4): by keys, of which letters are made small unless case_sensitive is set. */
+static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR);
+    ignis__chat_value attribute = call->value[how == 0 ? 2 : 1], by = call->value[1];
+    bool fold = !ignis__chat_true(call->value[how == 0]),
+         reverse = (how == 0 && ignis__chat_true(call->value[0])) || (how == 4 && ignis__chat_true(call->value[2]));
+    ignis__chat_items items, keys;
+    int64_t i, k, best = 0;
+    memset(&keys, 0, sizeof keys);
+    if (how == 4) {
+        attribute =
+            ignis__chat_make(IGNIS__CHAT_INT, ignis__chat_given(by) && by.kind == IGNIS__CHAT_STRING && ignis__chat_is(by, "value"));
+        if (call->self.kind != IGNIS__CHAT_DICT)
+            return ignis__chat_fail_kind(c, "dictsort is of a dict", call->self);
+        call->self = ignis__chat_do_pairs(c, call, IGNIS__CHAT_ITEMS);
+    }
+    if (c->fault || !ignis__chat_each(c, call->self, &items))
+        return out;
+    if (how == 0 && attribute.kind == IGNIS__CHAT_STRING && attribute.number && memchr(attribute.u.text, ',', (size_t)attribute.number))
+        return ignis__chat_lacks(c, "sort by several attributes");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value key = ignis__chat_path(c, items.item[i], attribute, absent, fold);
+        if (how == 0) { /* keys in tuples, as what is undefined or none has no order, but may be equal */
+            ignis__chat_value tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+            if (!c->fault)
+                ignis__chat_add(c, tuple.u.items, key);
+            key = tuple;
+        }
+        ignis__chat_add(c, &keys, key);
+        if (how == 1 && !c->fault) {
+            for (k = 0; k < i - items.at && !ignis__chat_equal(c, keys.item[k], keys.item[i - items.at]) && !c->fault; k++)
+                ;
+            if (ignis__chat_hashable(c, keys.item[i - items.at]) && k == i - items.at)
+                ignis__chat_add(c, out.u.items, items.item[i]);
+        } else if (how >= 2 && how <= 3 && !c->fault) {
+            if (how == 2 ? ignis__chat_less(c, keys.item[i - items.at], keys.item[best], false)
+                         : ignis__chat_less(c, keys.item[best], keys.item[i - items.at], false))
+                best = i - items.at;
+        }
+    }
+    if (c->fault || how == 1)
+        return out;
+    if (how == 0 || how == 4)
+        return ignis__chat_sorted(c, &items, &keys, reverse);
+    return keys.count ? items.item[items.at + best] : ignis__chat_undefined(absent, absent);
+}
+
+static ignis__chat_value ignis__chat_do_sum(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value sum = call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+    ignis__chat_items items;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_each(c, call->self, &items))
+        return sum;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++)
+        sum = ignis__chat_binary_of(c, '+', sum, ignis__chat_path(c, items.item[i], call->value[0], call->value[5], false));
+    return sum;
+}
+
+static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value indent = call->value[1], separators = call->value[2];
+    ignis__chat_json how;
+    ignis__chat_writer out;
+    (void)variant;
+    memset(&how, 0, sizeof how);
+    memset(&out, 0, sizeof out);
+    how.ascii = ignis__chat_true(call->value[0]);
+    how.sort = ignis__chat_true(call->value[3]);
+    how.pretty = ignis__chat_given(indent);
+    how.indent =
+        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, indent, 0));
+    how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
+    how.separators[1] = ignis__chat_words(": ");
+    if (ignis__chat_given(separators)) {
+        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) || separators.u.items->count != 2 ||
+            !ignis__chat_want_text(c, separators.u.items->item[0]) || !ignis__chat_want_text(c, separators.u.items->item[1]))
+            return ignis__chat_fail(c, "separators are two texts");
+        how.separators[0] = separators.u.items->item[0];
+        how.separators[1] = separators.u.items->item[1];
+    }
+    ignis__chat_write_json(c, &out, call->self, &how, 0);
+    return ignis__chat_written(&out);
+}
+
+/*  Tests of what a value is, by a letter each. */
+static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value v = call->self, by = call->value[0];
+    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT || v.kind == IGNIS__CHAT_UNDEFINED ||
+                                 (v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_RANGE_OF);
+    switch (what) {
+    case 'D': yes = v.kind != IGNIS__CHAT_UNDEFINED; break;
+    case 'U': yes = v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'N': yes = v.kind == IGNIS__CHAT_NONE; break;
+    case 'B': yes = v.kind == IGNIS__CHAT_BOOL; break;
+    case 'F': yes = v.kind == IGNIS__CHAT_BOOL && !v.number; break;
+    case 'T': yes = v.kind == IGNIS__CHAT_BOOL && v.number; break;
+    case 'I': yes = v.kind == IGNIS__CHAT_INT; break;
+    case 'R': yes = v.kind == IGNIS__CHAT_FLOAT; break;
+    case 'S': yes = v.kind == IGNIS__CHAT_STRING; break;
+    case 'M': yes = v.kind == IGNIS__CHAT_DICT; break;
+    case '0': yes = ignis__chat_is_number(v); break;
+    case 'Q': yes = sequence; break;
+    case 'W': yes = sequence || ignis__chat_has_items(v) || v.kind == IGNIS__CHAT_LOOP; break;
+    case 'C': yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
+    case 'X':
+        if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
+            return ignis__chat_lacks(c, "sameas of texts and numbers with a point");
+        yes = v.kind == by.kind && (v.kind <= IGNIS__CHAT_INT ? v.number == by.number : v.u.items == by.u.items);
+        break;
+    case 'o':
+    case 'e':
+    case 'd':
+        if (what != 'd')
+            by = ignis__chat_make(IGNIS__CHAT_INT, 2);
+        v = ignis__chat_binary_of(c, '%', v, by);
+        yes = ignis__chat_as_real(v) == (what == 'o');
+        break;
+    default: yes = ignis__chat_compares(c, (char)what, v, by);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_RANGE_OF);
+    int64_t from = 0, to = 0, step, at;
+    (void)variant;
+    if (c->fault)
+        return out;
+    if (call->value[0].kind == IGNIS__CHAT_NONE || call->value[1].kind == IGNIS__CHAT_NONE || call->value[2].kind == IGNIS__CHAT_NONE ||
+        call->named.count)
+        return ignis__chat_fail(c, "range is of whole numbers");
+    to = ignis__chat_want_int(c, call->value[0], 0);
+    if (ignis__chat_given(call->value[1]))
+        from = to, to = ignis__chat_want_int(c, call->value[1], 0);
+    step = ignis__chat_want_int(c, call->value[2], 1);
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a range is 0");
+    out.u.items->range[0] = from, out.u.items->range[1] = to, out.u.items->range[2] = step;
+    for (at = from; step > 0 ? at < to : at > to; at += step) {
+        if (out.u.items->count == IGNIS__CHAT_RANGE)
+            return ignis__chat_fail(c, "a range has more than %d numbers", IGNIS__CHAT_RANGE);
+        if (!ignis__chat_work(c, 1))
+            break;
+        ignis__chat_add(c, out.u.items, ignis__chat_make(IGNIS__CHAT_INT, at));
+        if (step > 0 ? at > INT64_MAX - step : at < INT64_MIN - step)
+            break;
+    }
+    return out;
+}
+
+/*  dict and namespace: of another dict, of pairs, of arguments with names. */
+static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), from;
+    ignis__chat_items items, pair;
+    int64_t i;
+    if (call->given.count > 1)
+        return ignis__chat_fail(c, "dict and namespace take one dict, and arguments with names");
+    if (call->given.count) {
+        from = call->given.item[0];
+        if (from.kind == IGNIS__CHAT_DICT) {
+            for (i = 0; i < from.u.items->count && !c->fault; i += 2)
+                ignis__chat_put(c, out.u.items, from.u.items->item[i], from.u.items->item[i + 1]);
+        } else {
+            ignis__chat_each(c, from, &items);
+            for (i = items.at; i < items.count && !c->fault; i++) {
+                if (!ignis__chat_each(c, items.item[i], &pair) || pair.count - pair.at != 2)
+                    return ignis__chat_fail(c, "a dict is made of pairs");
+                if (ignis__chat_hashable(c, pair.item[pair.at]))
+                    ignis__chat_put(c, out.u.items, pair.item[pair.at], pair.item[pair.at + 1]);
+            }
+        }
+    }
+    for (i = 0; i < call->named.count && !c->fault; i += 2)
+        ignis__chat_put(c, out.u.items, call->named.item[i], call->named.item[i + 1]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_raise(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value text = ignis__chat_text(c, call->value[0]);
+    char message[500];
+    size_t i, size = (size_t)text.number < sizeof message - 5 ? (size_t)text.number : sizeof message - 5;
+    (void)variant;
+    if (c->fault)
+        return text;
+    while (size < (size_t)text.number && size > 0 && ((unsigned char)text.u.text[size] & 0xC0) == 0x80)
+        size--;
+    for (i = 0; i < size; i++)
+        message[i] = (unsigned char)text.u.text[i] < ' ' || text.u.text[i] == 0x7F ? ' ' : text.u.text[i];
+    memcpy(message + size, size < (size_t)text.number ? "..." : "", 4 - 3 * (size_t)(size == (size_t)text.number));
+    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%s", message);
+}
+
+static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    static const char known[] = "aAbBcdDeFhHIjmMpRSTuUwWxXyY%nt";
+    ignis__chat_value format = call->value[0];
+    ignis__chat_writer out;
+    time_t seconds = c->now ? (time_t)c->now : time(NULL);
+    struct tm now;
+    int64_t i;
+    (void)variant;
+    memset(&out, 0, sizeof out);
+    memset(&now, 0, sizeof now);
+#ifdef _WIN32
+    if (!ignis__chat_want_text(c, format) || localtime_s(&now, &seconds) != 0)
+#else
+    if (!ignis__chat_want_text(c, format) || !localtime_r(&seconds, &now))
+#endif
+        return ignis__chat_fail(c, "the time cannot be told");
+    for (i = 0; i < format.number && !c->fault; i++) {
+        char one[4] = "%?", text[128], *from = text;
+        bool short_one = false;
+        if (format.u.text[i] != '%') {
+            ignis__chat_write_string(c, &out, ignis__chat_part(format, (size_t)i, (size_t)i + 1));
+            continue;
+        }
+        i++;
+        if (i + 1 < format.number && format.u.text[i] == '-')
+            short_one = true, i++;
+        one[1] = i < format.number ? format.u.text[i] : 0;
+        if (!one[1] || !strchr(known, one[1]) || (short_one && !strchr("dHIjmMSyUW", one[1])))
+            return ignis__chat_lacks(c, "strftime_now with '%%%c'", one[1] > ' ' && one[1] < 127 ? one[1] : '?');
+        if (strftime(text, sizeof text, one, &now) == 0)
+            *text = 0;
+        while (short_one && *from == '0' && from[1])
+            from++;
+        ignis__chat_write_words(c, &out, from, false);
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  loop.cycle (0) and loop.changed (1). */
+static ignis__chat_value ignis__chat_do_loop(ignis__chat *c, ignis__chat_call *call, int changed)
+{
+    ignis__chat_loop *loop = call->self.u.loop;
+    ignis__chat_value values = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+    if (c->fault || (!changed && call->given.count == 0))
+        return ignis__chat_fail(c, "loop.cycle needs values");
+    if (!changed)
+        return call->given.item[(loop->index - 1) % call->given.count];
+    *values.u.items = call->given;
+    if (loop->changed.kind && ignis__chat_equal(c, loop->changed, values))
+        return ignis__chat_bool(false);
+    loop->changed = values;
+    return ignis__chat_bool(true);
+}
+
+/* clang-format off */
+static const ignis__chat_row ignis__chat_rows[] = {
+    {'f', "abs", "", ignis__chat_do_round, 0},
+    {'f', "capitalize", "", ignis__chat_do_case, 2},
+    {'f', "count", "", ignis__chat_do_length, 0},
+    {'f', "d", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "default", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "dictsort", "case_sensitive by reverse", ignis__chat_do_sort, 4},
+    {'f', "first", "", ignis__chat_do_end, 0},
+    {'f', "float", "default", ignis__chat_do_float, 0},
+    {'f', "indent", "width first blank", ignis__chat_do_indent, 0},
+    {'f', "int", "default base", ignis__chat_do_int, 0},
+    {'f', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_GENERATOR},
+    {'f', "join", "d attribute", ignis__chat_do_join, 0},
+    {'f', "last", "", ignis__chat_do_end, 1},
+    {'f', "length", "", ignis__chat_do_length, 0},
+    {'f', "list", "", ignis__chat_do_list, 0},
+    {'f', "lower", "", ignis__chat_do_case, 0},
+    {'f', "map", NULL, ignis__chat_do_map, 0},
+    {'f', "max", "case_sensitive attribute", ignis__chat_do_sort, 3},
+    {'f', "min", "case_sensitive attribute", ignis__chat_do_sort, 2},
+    {'f', "reject", NULL, ignis__chat_do_map, 2},
+    {'f', "rejectattr", NULL, ignis__chat_do_map, 4},
+    {'f', "replace", "!old !new count", ignis__chat_do_replace, 1},
+    {'f', "reverse", "", ignis__chat_do_list, 1},
+    {'f', "round", "precision method", ignis__chat_do_round, 1},
+    {'f', "safe", "", ignis__chat_do_text, 1},
+    {'f', "select", NULL, ignis__chat_do_map, 1},
+    {'f', "selectattr", NULL, ignis__chat_do_map, 3},
+    {'f', "sort", "reverse case_sensitive attribute", ignis__chat_do_sort, 0},
+    {'f', "string", "", ignis__chat_do_text, 0},
+    {'f', "sum", "attribute start", ignis__chat_do_sum, 0},
+    {'f', "title", "", ignis__chat_do_case, 3},
+    {'f', "tojson", "ensure_ascii indent separators sort_keys", ignis__chat_do_tojson, 0},
+    {'f', "trim", "chars", ignis__chat_do_strip, 3},
+    {'f', "unique", "case_sensitive attribute", ignis__chat_do_sort, 1},
+    {'f', "upper", "", ignis__chat_do_case, 1},
+    {'t', "boolean", "", ignis__chat_do_test, 'B'},
+    {'t', "callable", "", ignis__chat_do_test, 'C'},
+    {'t', "defined", "", ignis__chat_do_test, 'D'},
+    {'t', "divisibleby", "!num", ignis__chat_do_test, 'd'},
+    {'t', "eq", "!b", ignis__chat_do_test, '='},
+    {'t', "equalto", "!b", ignis__chat_do_test, '='},
+    {'t', "==", "!b", ignis__chat_do_test, '='},
+    {'t', "escaped", "", ignis__chat_do_test, 'E'},
+    {'t', "even", "", ignis__chat_do_test, 'e'},
+    {'t', "false", "", ignis__chat_do_test, 'F'},
+    {'t', "float", "", ignis__chat_do_test, 'R'},
+    {'t', "ge", "!b", ignis__chat_do_test, 'g'},
+    {'t', ">=", "!b", ignis__chat_do_test, 'g'},
+    {'t', "gt", "!b", ignis__chat_do_test, '>'},
+    {'t', "greaterthan", "!b", ignis__chat_do_test, '>'},
+    {'t', ">", "!b", ignis__chat_do_test, '>'},
+    {'t', "in", "!seq", ignis__chat_do_test, 'i'},
+    {'t', "integer", "", ignis__chat_do_test, 'I'},
+    {'t', "iterable", "", ignis__chat_do_test, 'W'},
+    {'t', "le", "!b", ignis__chat_do_test, 'l'},
+    {'t', "<=", "!b", ignis__chat_do_test, 'l'},
+    {'t', "lower", "", ignis__chat_do_is, 'l'},
+    {'t', "lt", "!b", ignis__chat_do_test, '<'},
+    {'t', "lessthan", "!b", ignis__chat_do_test, '<'},
+    {'t', "<", "!b", ignis__chat_do_test, '<'},
+    {'t', "mapping", "", ignis__chat_do_test, 'M'},
+    {'t', "ne", "!b", ignis__chat_do_test, '!'},
+    {'t', "!=", "!b", ignis__chat_do_test, '!'},
+    {'t', "none", "", ignis__chat_do_test, 'N'},
+    {'t', "number", "", ignis__chat_do_test, '0'},
+    {'t', "odd", "", ignis__chat_do_test, 'o'},
+    {'t', "sameas", "!other", ignis__chat_do_test, 'X'},
+    {'t', "sequence", "", ignis__chat_do_test, 'Q'},
+    {'t', "string", "", ignis__chat_do_test, 'S'},
+    {'t', "true", "", ignis__chat_do_test, 'T'},
+    {'t', "undefined", "", ignis__chat_do_test, 'U'},
+    {'t', "upper", "", ignis__chat_do_is, 'u'},
+    {'s', "capitalize", "", ignis__chat_do_case, 2},
+    {'s', "count", "!sub", ignis__chat_do_find, 4},
+    {'s', "endswith", "!suffix", ignis__chat_do_begins, 2},
+    {'s', "find", "!sub", ignis__chat_do_find, 1},
+    {'s', "index", "!sub", ignis__chat_do_find, 3},
+    {'s', "isalnum", "", ignis__chat_do_is, 'n'},
+    {'s', "isalpha", "", ignis__chat_do_is, 'a'},
+    {'s', "isdecimal", "", ignis__chat_do_is, 'd'},
+    {'s', "isdigit", "", ignis__chat_do_is, 'd'},
+    {'s', "islower", "", ignis__chat_do_is, 'l'},
+    {'s', "isnumeric", "", ignis__chat_do_is, 'd'},
+    {'s', "isspace", "", ignis__chat_do_is, ' '},
+    {'s', "isupper", "", ignis__chat_do_is, 'u'},
+    {'s', "join", "!iterable", ignis__chat_do_join, 1},
+    {'s', "lower", "", ignis__chat_do_case, 0},
+    {'s', "lstrip", "chars", ignis__chat_do_strip, 1},
+    {'s', "removeprefix", "!prefix", ignis__chat_do_begins, 3},
+    {'s', "removesuffix", "!suffix", ignis__chat_do_begins, 4},
+    {'s', "replace", "!old !new count", ignis__chat_do_replace, 0},
+    {'s', "rfind", "!sub", ignis__chat_do_find, 2},
+    {'s', "rsplit", "sep maxsplit", ignis__chat_do_split, 1},
+    {'s', "rstrip", "chars", ignis__chat_do_strip, 2},
+    {'s', "split", "sep maxsplit", ignis__chat_do_split, 0},
+    {'s', "splitlines", "keepends", ignis__chat_do_splitlines, 0},
+    {'s', "startswith", "!prefix", ignis__chat_do_begins, 1},
+    {'s', "strip", "chars", ignis__chat_do_strip, 3},
+    {'s', "title", "", ignis__chat_do_case, 4},
+    {'s', "upper", "", ignis__chat_do_case, 1},
+    {'d', "get", "!key default", ignis__chat_do_get, 0},
+    {'d', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_ITEMS},
+    {'d', "keys", "", ignis__chat_do_pairs, IGNIS__CHAT_KEYS},
+    {'d', "values", "", ignis__chat_do_pairs, IGNIS__CHAT_VALUES},
+    {'l', "count", "!value", ignis__chat_do_index, 1},
+    {'l', "index", "!value", ignis__chat_do_index, 0},
+    {'o', "changed", NULL, ignis__chat_do_loop, 1},
+    {'o', "cycle", NULL, ignis__chat_do_loop, 0},
+    {'g', "cycler", NULL, NULL, 0},
+    {'g', "dict", NULL, ignis__chat_do_dict, IGNIS__CHAT_DICT},
+    {'g', "joiner", NULL, NULL, 0},
+    {'g', "lipsum", NULL, NULL, 0},
+    {'g', "namespace", NULL, ignis__chat_do_dict, IGNIS__CHAT_NAMESPACE},
+    {'g', "raise_exception", "!message", ignis__chat_do_raise, 0},
+    {'g', "range", "!start stop step", ignis__chat_do_range, 0},
+    {'g', "strftime_now", "!format", ignis__chat_do_strftime, 0},
+};
+/* clang-format on */
+
+static int ignis__chat_row_find(char of, const char *name, size_t size)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
+        if (ignis__chat_rows[i].of == of && strlen(ignis__chat_rows[i].name) == size && memcmp(ignis__chat_rows[i].name, name, size) == 0)
+            return i;
+    return -1;
+}
+
+static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
+
+/* --- a chat ------------------------------------------------------------------------------------------------------------- */
+
+/*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
+static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
+{
+    size_t left = text ? strlen(text) : 0, length;
+    ignis__chat_writer out;
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
+    none.mark = true;
+    if (!text)
+        return none;
+    memset(&out, 0, sizeof out);
+    while (left > 0 && !c->fault) {
+        for (length = 0; length < left;) {
+            size_t character = (size_t)ignis__utf8_length(text + length, left - length);
+            if (!character)
+                break;
+            length += character;
+        }
+        ignis__chat_write(c, &out, text, length, NULL, true);
+        if (length < left)
+            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), length++;
+        text += length;
+        left -= length;
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  A value of a JSON text. */
+static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    char kind = ignis__json_peek(json);
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_NONE, 0), key;
+    size_t size, i;
+    bool first = true;
+    if (depth > IGNIS__JSON_DEPTH)
+        ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
+    if (json->fault[0] || c->fault)
+        return value;
+    if (kind == '"') {
+        const char *text = ignis__json_string(json, &size);
+        char *marks = mark ? (char *)ignis__chat_alloc(c, size + 1) : NULL;
+        if (marks)
+            memset(marks, 1, size);
+        return ignis__chat_string(text, size, marks);
+    }
+    if (kind == '{' || kind == '[') {
+        value = ignis__chat_new(c, kind == '{' ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
+        json->at++;
+        while (!c->fault && ignis__json_more(json, kind == '{' ? '}' : ']', &first)) {
+            if (kind == '[') {
+                ignis__chat_add(c, value.u.items, ignis__chat_read_json(c, json, mark, depth + 1));
+                continue;
+            }
+            key = ignis__json_peek(json) == '"' ? ignis__chat_read_json(c, json, mark, depth + 1)
+                                                : ignis__chat_words(ignis__json_string(json, &size));
+            ignis__json_expect(json, ':');
+            if (!json->fault[0])
+                ignis__chat_put(c, value.u.items, key, ignis__chat_read_json(c, json, mark, depth + 1));
+        }
+    } else {
+        const char *from = json->at;
+        ignis__json_skip_scalar(json);
+        size = (size_t)(json->at - from);
+        for (i = 0; i < 3; i++)
+            if (*from == *words[i])
+                value = i ? ignis__chat_bool(i == 2) : value;
+        if (!json->fault[0] && !strchr("nft", *from)) {
+            bool whole = true;
+            for (i = 0; i < size; i++)
+                whole = whole && from[i] != '.' && (from[i] | 32) != 'e';
+            value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+            if (!(whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real)))
+                ignis__json_fail(json, "a number is too long");
+        }
+    }
+    value.mark = mark;
+    return value;
+}
+
+/*  The variables of desc.json. Those whose name ends in _token are the template's own, the others the caller's. */
+static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
+{
+    ignis__json json;
+    size_t size = strlen(text);
+    bool first = true;
+    memset(&json, 0, sizeof json);
+    json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
+    if (c->fault)
+        return;
+    memcpy(json.start, text, size);
+    json.end = json.start + size;
+    if (ignis__json_expect(&json, '{')) {
+        while (!c->fault && ignis__json_more(&json, '}', &first)) {
+            ignis__chat_value name = ignis__chat_string(ignis__json_string(&json, &size), 0, NULL);
+            name.number = (int64_t)size;
+            ignis__json_expect(&json, ':');
+            if (!json.fault[0])
+                ignis__chat_put(c, names, name,
+                                ignis__chat_read_json(c, &json, size < 6 || memcmp(name.u.text + size - 6, "_token", 6) != 0, 1));
+        }
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the object");
+    }
+    if (json.fault[0])
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+}
+
+/*  The template's text, its lines ended by \n, without the end of the last one. */
+static void ignis__chat_open(ignis__chat *c, const char *text)
+{
+    size_t size = strlen(text), i, out = 0;
+    char *copy = (char *)ignis__chat_alloc(c, size + 1);
+    if (!copy)
+        return;
+    for (i = 0; i < size; i++)
+        if (text[i] != '\r' || text[i + 1] != '\n')
+            copy[out++] = text[i] == '\r' ? '\n' : text[i];
+    if (out && copy[out - 1] == '\n')
+        out--;
+    copy[out] = 0;
+    c->text = copy;
+    c->size = out;
+    c->line_start = true;
+    for (i = 0; i < out && !c->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
+        if (ignis__utf8_length(copy + i, out - i) == 0)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+{
+    while (c->chunk) {
+        ignis__chat_chunk *next = c->chunk->next;
+        ignis__free(c->chunk);
+        c->chunk = next;
+    }
+}
+
+/*  Reports the fault of a chat, with its place in the template. */
+IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *call)
+{
+    const char *lack = c->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
+    long long line = 1, column = 1;
+    size_t i;
+    for (i = 0; i < c->fault_at && i < c->size; i++) {
+        column += ((unsigned char)c->text[i] & 0xC0) != 0x80;
+        if (c->text[i] == '\n')
+            line++, column = 1;
+    }
+    if (c->fault_at == SIZE_MAX || c->fault == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(c->fault, call, "%s%s", c->message, lack);
+    else
+        ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
+    ended by a null name. */
+IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
+                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
+                                                   ignis__chat_writer *out)
+{
+    ignis__chat_value list, message;
+    ignis__chat_node *root;
+    int i;
+    memset(c, 0, sizeof *c);
+    memset(out, 0, sizeof *out);
+    c->now = desc->now;
+    c->out = out;
+    ignis__chat_open(c, text);
+    root = ignis__chat_body(c, "");
+    ignis__chat_enter(c, NULL);
+    list = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    list.mark = true;
+    for (i = 0; i < count && !c->fault; i++) {
+        message = ignis__chat_new(c, IGNIS__CHAT_DICT);
+        if (c->fault)
+            break;
+        message.mark = true;
+        ignis__chat_put(c, message.u.items, ignis__chat_words("role"), ignis__chat_content(c, messages[i].role));
+        ignis__chat_put(c, message.u.items, ignis__chat_words("content"), ignis__chat_content(c, messages[i].content));
+        ignis__chat_add(c, list.u.items, message);
+    }
+    if (!c->fault) {
+        ignis__chat_items *names = &c->scope->names;
+        ignis__chat_put(c, names, ignis__chat_words("messages"), list);
+        ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
+        for (; *tokens; tokens += 2)
+            if (tokens[1])
+                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (desc->json)
+            ignis__chat_variables(c, desc->json, names);
+    }
+    if (!c->fault)
+        ignis__chat_run(c, root);
+    if (c->fault)
+        ignis__chat_report(c, call);
+    return !c->fault;
+}
+
 /* ===============================================================================================================
    >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
    =============================================================================================================== */
@@ -33096,6 +37641,8 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
 static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
@@ -34182,7 +38729,7 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
         model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
     }
     if (!model->cache_dtype)
-        model->cache_dtype = model->dtype == IGNIS_F64 ? IGNIS_F32 : model->dtype;
+        model->cache_dtype = model->dtype;
     model->weight_bytes = model->parameters * ignis__dtypes[model->dtype].size;
     return true;
 }
@@ -34623,6 +39170,8 @@ static void ignis__model_drop(const char *call, ignis__model *model)
 {
     if (!ignis__pool_drop(model))
         return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
     ignis__model_clear(call, model);
     ignis__pool_give(&ignis__models, model);
 }
@@ -35199,6 +39748,1052 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
 /* ===============================================================================================================
    >>generate - sequences over a cache of keys and values, sampling, text out.
    =============================================================================================================== */
+
+/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+enum {
+    IGNIS__PAGE = 16,      /* tokens of a page of a cache */
+    IGNIS__SPLIT = 256,    /* keys of a block of attention */
+    IGNIS__WORDS = 960,    /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32, /* and rows */
+    IGNIS__BIASES = 512,   /* of a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
+};
+
+typedef struct ignis__generate_row {
+    ignis__address ids, pages;
+    int32_t position, top_k;
+    double temperature, top_p, min_p, penalty;
+    uint64_t seed;
+    int32_t window, biases;
+} ignis__generate_row;
+
+typedef struct ignis__generate_rows {
+    ignis__generate_row at[IGNIS__ROWS_SENT];
+} ignis__generate_rows;
+
+typedef struct ignis__generate_words {
+    int32_t at[IGNIS__WORDS];
+} ignis__generate_words;
+
+typedef struct ignis__generate_bias {
+    int32_t id;
+    float bias;
+} ignis__generate_bias;
+
+typedef struct ignis__generate_draw {
+    int32_t id, kept;
+    float log_prob;
+} ignis__generate_draw;
+
+typedef struct ignis__generate_cache {
+    ignis__address qkv, k, v, q_weight, k_weight, rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+
+typedef struct ignis__paged {
+    ignis__address q, out, k, v, rows, scratch;
+    int64_t q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits;
+} ignis__paged;
+
+typedef struct ignis__draw {
+    ignis__address logits, scores, rows, biases, draws;
+    int64_t stride;
+    int vocab, bias_room;
+} ignis__draw;
+
+typedef enum ignis__gemv_kind { IGNIS__GEMV_OUT, IGNIS__GEMV_GELU, IGNIS__GEMV_ADD, IGNIS__GEMV_LOGITS } ignis__gemv_kind;
+
+typedef struct ignis__gemv {
+    ignis__address x, weights, bias, out, sum, logits;
+    int64_t n, k, result_row;
+    int rows, kind, packed;
+} ignis__gemv;
+
+/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
+static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    return op->ok = ignis__work_begin(call, device, &op->work);
+}
+
+/*  Writes numbers to an i32 array, from an element on. */
+static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first, const int32_t *from, int64_t count)
+{
+    ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
+    ignis__generate_words words;
+    int some;
+    void *params[] = {&at, &words, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
+        memcpy(words.at, from, 4 * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+    }
+}
+
+/*  Writes the rows of a step. */
+static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to, const ignis__generate_row *from, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    ignis__generate_rows rows;
+    int some;
+    void *params[] = {&at, &rows, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
+        memcpy(rows.at, from, sizeof *from * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+    }
+}
+
+/*  Writes rows of one sequence, from a position on. */
+static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    void *params[] = {&at, first, &count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+}
+
+static void ignis__step_embed(ignis__op *op, int count, ignis__array *sum, ignis__array *embedding, ignis__array *positions,
+                              ignis__array *rows)
+{
+    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
+                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    int hidden = (int)embedding->shape.dim[1];
+    void *params[] = {&to, &from, &learned, &places, &hidden};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, embedding->dtype, count, 256, params);
+}
+
+static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, ignis__array *sum, ignis__array *weight, ignis__array *bias,
+                             double eps, bool is_rms)
+{
+    ignis__address to = ignis__op_write(op, out), from = ignis__op_read(op, sum), by = ignis__op_read(op, weight),
+                   add = bias ? ignis__op_read(op, bias) : 0;
+    int hidden = (int)weight->numel, rms = is_rms;
+    void *params[] = {&to, &from, &by, &add, &hidden, &eps, &rms};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, weight->dtype, count, 256, params);
+}
+
+/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. */
+static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                ignis__array *weights, ignis__array *bias)
+{
+    int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
+    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__address to = ignis__op_write(op, out);
+    ignis__gemv p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.x = ignis__op_read(op, x);
+    p.weights = ignis__op_read(op, weights);
+    p.bias = bias ? ignis__op_read(op, bias) : 0;
+    p.out = p.sum = p.logits = to;
+    p.k = weights->shape.dim[1];
+    p.n = weights->shape.dim[0] / (gated ? 2 : 1);
+    p.result_row = out->shape.dim[1];
+    p.rows = count;
+    p.kind = (int)kind;
+    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(weights->dtype) == 0;
+    ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
+    ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+}
+
+/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
+static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
+{
+    static const float none[IGNIS__ROPE_HALF] = {0};
+    const float *table = frequencies ? frequencies : none;
+    void *params[2];
+    params[0] = p;
+    params[1] = (void *)(uintptr_t)table;
+    p->turns = frequencies != NULL;
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, p->heads + 2 * p->kv_heads, count, 1, 32, 1, 0, params);
+}
+
+/*  Bytes of wide numbers that the attention of so many rows takes. */
+static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+
+/*  Attention of rows, of which the scratch memory has room for so many at a time. */
+static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+{
+    ignis__paged p = *paged;
+    int group = p.heads / p.kv_heads, heads = group < 3 ? group : 4, size = (int)ignis__dtypes[dtype].size, some;
+    int64_t passes = ignis__ceil_div(group, heads);
+    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads / 2);
+    char define[32];
+    void *params[] = {&p};
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
+    for (; op->ok && count > 0; count -= some) {
+        some = count < at_a_time ? count : at_a_time;
+        ignis__op_launch(op, builtin, dtype, define, p.splits, passes * p.kv_heads, some, 128, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN_PAGED_COMBINE, dtype, define, p.heads, some, 1, 128, 1, 0, params);
+        p.q += (ignis__address)((int64_t)some * p.q_row * size);
+        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+    }
+}
+
+static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
+{
+    void *params[] = {p};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, count, 512, params);
+}
+
+/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
+    one room. */
+enum {
+    IGNIS__CHUNK = 256,   /* rows of a prompt at a time */
+    IGNIS__STEP_ROWS = 64 /* sequences of a step, at most */
+};
+
+typedef struct ignis__engine_layer {
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
+        *down, *down_bias;
+} ignis__engine_layer;
+
+typedef struct ignis__engine {
+    ignis__mutex lock;
+    const ignis__model *model;
+    ignis__device *device;
+    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    int context, step_rows, splits, pages;
+    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int free_count;
+    float frequencies[IGNIS__ROPE_HALF];
+    struct {
+        int runs;
+        ignis__capture *capture;
+        void *exec; /* CUgraphExec; null: not yet */
+    } steps[2][8];  /* without and with a draw, of 1, 2, 4 ... rows */
+} ignis__engine;
+
+typedef struct ignis__sequence {
+    ignis__slot slot;
+    ignis__model *model;   /* held */
+    ignis__engine *engine; /* its lock guards the rest */
+    int32_t *ids, *page;   /* room for the context, and one */
+    int length, page_count;
+    int cached;                      /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent;            /* that are in device memory, too */
+    float log_prob;                  /* of the token drawn last */
+    ignis__array *on_device, *table; /* the same; claimed */
+} ignis__sequence;
+
+static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
+
+static int64_t ignis__engine_page_elements(const ignis__engine *e)
+{
+    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+}
+
+/*  Gives up what an engine has; no step of it runs. */
+IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
+{
+    ignis__engine *e = (ignis__engine *)engine;
+    ignis__array **claimed[12], **held;
+    ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
+    int i;
+    if (entered)
+        (void)ignis__device_finish(e->device);
+    for (i = 0; (entered || lost) && i < 16; i++)
+        if (e->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
+    if (entered)
+        ignis__device_leave(&binding);
+    claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
+    claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
+    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    for (i = 0; i < IGNIS__COUNT(claimed); i++)
+        if (*claimed[i])
+            ignis__array_unclaim(call, *claimed[i]);
+    held = &e->embedding;
+    for (i = 0; i < 5; i++)
+        if (held[i])
+            ignis__array_drop(call, held[i]);
+    for (i = 0; e->layer && i < e->model->layers * (int)(sizeof *e->layer / sizeof *held); i++)
+        if (((ignis__array **)(void *)e->layer)[i])
+            ignis__array_drop(call, ((ignis__array **)(void *)e->layer)[i]);
+    ignis__free(e->layer);
+    ignis__free(e->uses);
+    ignis__free(e->free_pages);
+    ignis__free(e);
+}
+
+/*  A new array of the engine's. False: there is no memory. */
+IGNIS__COLD static bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array, int64_t rows, int64_t columns,
+                                           ignis_dtype dtype)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 2;
+    desc.shape.dim[0] = rows;
+    desc.shape.dim[1] = columns;
+    desc.dtype = dtype;
+    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.tag = "generation";
+    *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return *array != NULL;
+}
+
+/*  The array of a weight, held; null where there is none. */
+IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+{
+    ignis__array *array = NULL;
+    if (*ok && tensor.id)
+        *ok = (array = ignis__array_hold(call, ignis_tensor_data(tensor))) != NULL;
+    return array;
+}
+
+IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    bool ok = true;
+    int i;
+    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
+    e->positions = ignis__engine_weight(call, m->positions, &ok);
+    e->norm = ignis__engine_weight(call, m->norm, &ok);
+    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
+    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
+    for (i = 0; ok && i < m->layers; i++) {
+        const ignis__layer *from = &m->layer[i];
+        ignis__engine_layer *to = &e->layer[i];
+        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    }
+    return ok;
+}
+
+/*  All that sequences of a model share. Null, and reported: it cannot be. */
+IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+{
+    ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
+    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, stride = ignis__ceil_div(m->vocab, 4) * 4;
+    ignis_dtype wide = ignis__wide_dtype(m->dtype);
+    ignis__paged paged;
+    int i;
+    bool ok = e != NULL;
+    if (!ok) {
+        ignis__fail_host_memory(call, sizeof *e);
+        return NULL;
+    }
+    ignis__mutex_init(&e->lock);
+    e->model = m;
+    e->device = m->device;
+    e->context = m->room;
+    for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
+        e->step_rows *= 2;
+    e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
+    e->pages = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__PAGE) * m->sequences, 1, INT32_MAX / 2);
+    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
+            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+        ok = false;
+    }
+    if (ok && m->cache_dtype != m->dtype) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+        ok = false;
+    }
+    for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
+        e->frequencies[i] = m->inv_freq[i];
+    e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers);
+    e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
+    e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
+    if (ok && (!e->layer || !e->uses || !e->free_pages)) {
+        ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages);
+        ok = false;
+    }
+    for (i = 0; ok && i < e->pages; i++)
+        e->free_pages[e->free_count++] = e->pages - 1 - i;
+    memset(&paged, 0, sizeof paged);
+    paged.heads = m->heads;
+    paged.head_dim = m->head_dim;
+    paged.splits = e->splits;
+    ok = ok && ignis__engine_weights(call, e) &&
+         ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
+         ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+         ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
+         ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
+         ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
+         ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->draws, e->step_rows, (int64_t)sizeof(ignis__generate_draw), IGNIS_U8);
+    if (ok)
+        return e;
+    ignis__engine_destroy(call, e);
+    return NULL;
+}
+
+/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
+static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
+{
+    const ignis__model *m = e->model;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__generate_cache cache;
+    ignis__paged paged;
+    int i;
+    memset(&cache, 0, sizeof cache);
+    memset(&paged, 0, sizeof paged);
+    at = ignis__op_write(op, e->cache);
+    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
+    cache.rows = paged.rows = ignis__op_write(op, e->rows);
+    cache.eps = m->norm_eps;
+    cache.heads = paged.heads = m->heads;
+    cache.kv_heads = paged.kv_heads = m->kv_heads;
+    cache.head_dim = paged.head_dim = m->head_dim;
+    paged.out = ignis__op_write(op, e->attended);
+    paged.scratch = ignis__op_write(op, e->scratch);
+    paged.q_row = e->qkv->shape.dim[1];
+    paged.scale = m->attention_scale;
+    paged.splits = e->splits;
+    ignis__step_embed(op, count, e->sum, e->embedding, e->positions, e->rows);
+    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &e->layer[i];
+        cache.k = paged.k = at;
+        cache.v = paged.v = at + slab;
+        cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
+        cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+        ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+        ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+    }
+}
+
+/*  A step of so many rows, which lie in device memory: logits, and draws. */
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    ignis__draw p;
+    ignis__engine_layers(op, e, count);
+    ignis__step_norm(op, count, e->normed, e->sum, e->norm, e->norm_bias, e->model->norm_eps, e->model->rms);
+    ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->logits, e->normed, e->head, NULL);
+    if (!draws)
+        return;
+    memset(&p, 0, sizeof p);
+    p.logits = ignis__op_write(op, e->logits);
+    p.scores = ignis__op_write(op, e->scores);
+    p.rows = ignis__op_write(op, e->rows);
+    p.biases = ignis__op_write(op, e->biases);
+    p.draws = ignis__op_write(op, e->draws);
+    p.stride = e->logits->shape.dim[1];
+    p.vocab = e->model->vocab;
+    p.bias_room = IGNIS__BIASES;
+    ignis__step_draw(op, count, e->model->dtype, &p);
+}
+
+/*  The same as a graph, from the second time on. count is a power of 2. */
+static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    const char *call = op->work.call;
+    int number = ignis__log2((uint64_t)count);
+    ignis__traced item;
+    ignis__op captured;
+    bool traced, same;
+    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
+        ignis__engine_launches(op, e, count, draws);
+        return;
+    }
+    if (op->ok && !e->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+        if (!op->ok)
+            return;
+        e->steps[draws][number].capture = ignis__capturing();
+        same = ignis__step_begin(&captured, call, e->device);
+        if (same) {
+            ignis__engine_launches(&captured, e, count, draws);
+            same = ignis__op_leave(&captured) == IGNIS_OK;
+        }
+        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
+        op->ok = same && e->steps[draws][number].exec;
+        if (!op->ok) {
+            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
+            e->steps[draws][number].capture = NULL;
+            e->steps[draws][number].exec = NULL;
+        }
+    }
+    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    if (!op->ok)
+        return;
+    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+    if (traced)
+        (void)ignis__traced_close(&item, op->ok);
+}
+
+/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+
+/*  Takes a sequence apart that nobody uses any more. */
+static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+{
+    int i;
+    if (!ignis__pool_drop(s))
+        return;
+    ignis__mutex_lock(&s->engine->lock);
+    for (i = 0; i < s->page_count; i++)
+        if (--s->engine->uses[s->page[i]] == 0)
+            s->engine->free_pages[s->engine->free_count++] = s->page[i];
+    ignis__mutex_unlock(&s->engine->lock);
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    if (s->table)
+        ignis__array_unclaim(call, s->table);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__model_drop(call, s->model);
+    ignis__pool_give(&ignis__sequences, s);
+}
+
+/*  A sequence for a call that works with it, held and its engine locked; null, and reported: there is none, or the thread captures. */
+static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+{
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!s)
+        return NULL;
+    if (ignis__capture_refuses(call)) {
+        ignis__sequence_drop(call, s);
+        return NULL;
+    }
+    ignis__mutex_lock(&s->engine->lock);
+    return s;
+}
+
+static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+{
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+}
+
+/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
+static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+{
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
+        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+    return needed;
+}
+
+/*  False, and reported: the cache has not that many pages left. */
+static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+{
+    if (needed <= e->free_count)
+        return true;
+    ignis__fail(
+        IGNIS_DIAG_CACHE_FULL, call,
+        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
+        "larger desc.sequences (%d sequences of %d tokens)",
+        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    return false;
+}
+
+/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
+static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+{
+    ignis__engine *e = s->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
+    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    int number, to_page, from_page;
+    void *params[] = {&cache, &slab, &size, &to_page, &from_page};
+    for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
+        bool fresh = number >= s->page_count;
+        if (!fresh && e->uses[s->page[number]] == 1)
+            continue;
+        to_page = e->free_pages[e->free_count - 1];
+        if (!fresh) {
+            from_page = s->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            if (!op->ok)
+                return;
+            e->uses[from_page]--;
+        }
+        e->free_count--;
+        e->uses[to_page] = 1;
+        s->page[number] = to_page;
+        s->page_count += fresh;
+        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+    }
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    if (op->ok) {
+        s->pages_sent = s->page_count;
+        s->sent = s->length;
+    }
+}
+
+static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+{
+    memset(row, 0, sizeof *row);
+    row->ids = ignis__op_write(op, s->on_device);
+    row->pages = ignis__op_write(op, s->table);
+    row->position = position;
+    row->penalty = 1;
+}
+
+/*  Puts tokens into the cache: all but the last one, which the next step computes. Waits for them. */
+static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+{
+    ignis__engine *e = s->engine;
+    ignis__generate_row row;
+    ignis__op op;
+    int count, last = s->length - 1;
+    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+        !ignis__step_begin(&op, call, e->device))
+        return false;
+    ignis__sequence_take_pages(&op, s, s->cached, s->length);
+    for (; op.ok && s->cached < last; s->cached += count) {
+        count = last - s->cached < IGNIS__CHUNK ? last - s->cached : IGNIS__CHUNK;
+        ignis__sequence_row(&op, s, s->cached, &row);
+        ignis__step_chunk(&op, e->model->dtype, e->rows, &row, count);
+        ignis__engine_layers(&op, e, count);
+        if (!op.ok)
+            break;
+    }
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  Leaves the first tokens. */
+static void ignis__sequence_cut(ignis__sequence *s, int length)
+{
+    int pages = (int)ignis__ceil_div(length, IGNIS__PAGE);
+    s->length = length;
+    s->cached = s->cached < length ? s->cached : length;
+    s->sent = s->sent < length ? s->sent : length;
+    while (s->page_count > pages) {
+        int page = s->page[--s->page_count];
+        if (--s->engine->uses[page] == 0)
+            s->engine->free_pages[s->engine->free_count++] = page;
+    }
+    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+}
+
+/*  Appends tokens, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
+static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int before = s->length, vocab = s->model->vocab, i;
+    for (i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) ==
+                   IGNIS_OK;
+    if (count > s->engine->context - before)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+                           s->engine->context) == IGNIS_OK;
+    if (count == 0)
+        return true;
+    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
+    s->length = before + count;
+    if (ignis__sequence_fill(call, s))
+        return true;
+    ignis__sequence_cut(s, before);
+    return false;
+}
+
+static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+{
+    if (value >= 0 && value <= highest)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sampling->%s is %g, outside 0 to %g", name, value, highest);
+    return false;
+}
+
+/*  False, and reported: something of it is out of its range. */
+static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+{
+    int i;
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+        return false;
+    if (d->bias_count && !d->biases)
+        return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
+    for (i = 0; i < d->bias_count; i++)
+        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
+            d->biases[i].bias != d->biases[i].bias)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+    return true;
+}
+
+/*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
+    Everything is checked before anything changes. */
+static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
+                              bool draws, float *logits)
+{
+    static const ignis_sampling_desc greedy = IGNIS__ZERO;
+    ignis__engine *e = sequences[0]->engine;
+    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_draw drawn[IGNIS__STEP_ROWS];
+    ignis__address biases, address;
+    ignis__op op;
+    int first, some, width, i;
+    for (i = 0; i < count; i++) {
+        const ignis__sequence *s = sequences[i];
+        if (s->length == 0)
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
+                   IGNIS_OK;
+        if (draws && s->length == e->context)
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+        if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
+            return false;
+    }
+    if (!ignis__step_begin(&op, call, e->device))
+        return false;
+    for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
+        op.ok =
+            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
+        ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
+    }
+    for (first = 0; op.ok && first < count; first += some) {
+        some = count - first < e->step_rows ? count - first : e->step_rows;
+        for (width = 1; width < some;)
+            width *= 2;
+        memset(rows, 0, sizeof rows);
+        biases = ignis__op_write(&op, e->biases);
+        for (i = 0; i < width; i++) {
+            const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
+            ignis__sequence *s = i < some ? sequences[first + i] : NULL;
+            rows[i].position = -1;
+            if (!s)
+                continue;
+            ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
+            rows[i].temperature = d->temperature;
+            rows[i].top_k = d->top_k;
+            rows[i].top_p = d->top_p;
+            rows[i].min_p = d->min_p;
+            rows[i].penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
+            rows[i].window = d->penalty_window;
+            rows[i].seed = d->seed;
+            rows[i].biases = d->bias_count;
+            if (draws && d->bias_count)
+                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        }
+        ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
+        ignis__engine_step(&op, e, width, draws);
+        if (draws) {
+            address = ignis__op_write(&op, e->draws);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, drawn, address, some * (int64_t)sizeof *drawn);
+        }
+        if (logits) {
+            address = ignis__op_write(&op, e->logits);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+        }
+        for (i = 0; op.ok && i < some; i++) {
+            ignis__sequence *s = sequences[first + i];
+            s->cached = s->length;
+            if (!draws)
+                continue;
+            s->ids[s->length++] = drawn[i].id;
+            s->sent = s->length;
+            s->log_prob = drawn[i].log_prob;
+        }
+    }
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
+static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+{
+    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
+    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
+    s->model = model;
+    s->engine = e;
+    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
+    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
+    if (!s->ids || !s->page)
+        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
+    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
+             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
+        return s;
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__pool_give(&ignis__sequences, s);
+    return NULL;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model handle)
+{
+    static const char call[] = "ignis_sequence_begin";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__sequence *s = NULL;
+    if (!model)
+        return none;
+    if (!ignis__capture_refuses(call)) {
+        ignis__mutex_lock(&model->slot.lock);
+        if (!model->engine) {
+            model->engine = ignis__engine_make(call, model);
+            model->engine_destroy = ignis__engine_destroy;
+        }
+        ignis__mutex_unlock(&model->slot.lock);
+        if (model->engine)
+            s = ignis__sequence_make(call, model, (ignis__engine *)model->engine);
+    }
+    if (!s)
+        ignis__model_drop(call, model);
+    else
+        none.id = ignis__pool_publish(&ignis__sequences, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_feed";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_append(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+{
+    static const char call[] = "ignis_sequence_next";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    int32_t id = -1;
+    if (!s)
+        return -1;
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL))
+        id = s->ids[s->length - 1];
+    ignis__sequence_leave(call, s);
+    return id;
+}
+
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+{
+    int i, j;
+    bool ok = true;
+    for (i = 0; ok && i < count; i++) {
+        sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
+        ok = sequences[i] != NULL;
+        if (ok && sequences[i]->engine != sequences[0]->engine)
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+        for (j = 0; ok && j < i; j++)
+            if (sequences[j] == sequences[i])
+                ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
+    }
+    ok = ok && !ignis__capture_refuses(call);
+    if (ok)
+        ignis__mutex_lock(&sequences[0]->engine->lock);
+    while (!ok && --i >= 0)
+        if (sequences[i])
+            ignis__sequence_drop(call, sequences[i]);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    static const char call[] = "ignis_sequence_next_all";
+    ignis__sequence **sequences;
+    int i;
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count == 0)
+        return IGNIS_OK;
+    if (!handles || !ids)
+        return ignis__fail_null(call, handles ? "ids" : "sequences");
+    sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
+    if (!sequences)
+        return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
+    if (ignis__sequences_enter(call, handles, count, sequences)) {
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL);
+        for (i = 0; ok && i < count; i++)
+            ids[i] = sequences[i]->ids[sequences[i]->length - 1];
+        ignis__mutex_unlock(&sequences[0]->engine->lock);
+        for (i = 0; i < count; i++)
+            ignis__sequence_drop(call, sequences[i]);
+    }
+    ignis__free(sequences);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    static const char call[] = "ignis_sequence_logits";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (!logits)
+        ignis__fail_null(call, "logits");
+    else if (count != s->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
+{
+    static const char call[] = "ignis_sequence_query";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (info) {
+        ignis__mutex_lock(&s->engine->lock);
+        memset(info, 0, sizeof *info);
+        info->length = s->length;
+        info->context = s->engine->context;
+        info->free_tokens = s->engine->free_count * IGNIS__PAGE;
+        info->log_prob = (double)s->log_prob;
+        ignis__mutex_unlock(&s->engine->lock);
+    } else {
+        status = ignis__fail_null(call, "info");
+    }
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_length";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length;
+    if (!s)
+        return -1;
+    ignis__mutex_lock(&s->engine->lock);
+    length = s->length;
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_sequence_ids";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length = -1;
+    if (!s)
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (capacity && !ids) {
+        ignis__fail_null(call, "ids");
+    } else {
+        ignis__mutex_lock(&s->engine->lock);
+        length = s->length;
+        if (capacity)
+            memcpy(ids, s->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
+        ignis__mutex_unlock(&s->engine->lock);
+    }
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+{
+    static const char call[] = "ignis_sequence_truncate";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (length < 0 || length > s->length)
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+    else
+        ignis__sequence_cut(s, length);
+    ignis__sequence_leave(call, s);
+    return status;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_fork";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__sequence *s = ignis__sequence_enter(call, sequence), *fork;
+    int i;
+    if (!s)
+        return none;
+    fork = ignis__sequence_make(call, s->model, s->engine);
+    if (fork) {
+        (void)ignis__pool_hold_more(s->model);
+        memcpy(fork->ids, s->ids, sizeof *s->ids * (size_t)s->length);
+        memcpy(fork->page, s->page, sizeof *s->page * (size_t)s->page_count);
+        for (i = 0; i < s->page_count; i++)
+            s->engine->uses[s->page[i]]++;
+        fork->length = s->length;
+        fork->page_count = s->page_count;
+        fork->cached = s->cached;
+        fork->log_prob = s->log_prob;
+        none.id = ignis__pool_publish(&ignis__sequences, fork);
+    }
+    ignis__sequence_leave(call, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_free";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (ignis__capture_refuses(call))
+        status = ignis__failed();
+    else if (!ignis__handle_kill(s))
+        status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+static void ignis__sequences_close(const char *call)
+{
+    ignis__sequence *s;
+    uint64_t index = 0;
+    while ((s = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", s->length,
+                           (int)(s->engine->device - ignis__devices));
+        ignis__handle_kill(s);
+        ignis__sequence_drop(call, s);
+    }
+}
 
 #endif /* IGNIS_MODELS */
 
@@ -37389,6 +42984,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     if (ignis__global.dry_run && strchr(dry, '.'))
         (void)ignis_memory_snapshot(dry);
 #ifndef IGNIS_NO_TENSORS
+#ifdef IGNIS_MODELS
+    ignis__sequences_close(call);
+#endif
     ignis__graphs_close(call);
 #endif
 #ifdef IGNIS_MODELS
@@ -37489,6 +43087,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
 #define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
 #define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))
@@ -37571,6 +43170,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
 #define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
