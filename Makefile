@@ -177,10 +177,11 @@ soak: $(SIMULATOR) $(SOAKS)
 
 # A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
+fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map $(OUT)/fuzz_text
 	$(OUT)/fuzz_bundle $(FUZZ)
 	$(OUT)/fuzz_file $(FUZZ)
 	$(OUT)/fuzz_map $(FUZZ)
+	$(OUT)/fuzz_text $(FUZZ)
 
 $(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(OUT)
