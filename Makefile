@@ -56,7 +56,7 @@ help:
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, tokenizers, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -175,7 +175,7 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million damaged bundles, files for the reader of safetensors, tokenizers, and formulas; it ends at the first sanitizer report.
 FUZZ := 1000000
 fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map $(OUT)/fuzz_text
 	$(OUT)/fuzz_bundle $(FUZZ)
