@@ -30957,12 +30957,12 @@ static const uint16_t ignis__char_pairs[] = {
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
 
-typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
 
 /*  The patterns that are known, letter by letter. */
 static const struct {
     const char *pattern;
-    ignis__split split;
+    ignis__splitter split;
 } ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -31039,7 +31039,7 @@ typedef struct ignis__tokenizer {
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
-    ignis__split split;
+    ignis__splitter split;
     int digits; /* 1: single ones are pieces; 2: runs of them */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
     bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
@@ -31450,7 +31450,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;
@@ -31735,9 +31735,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
 
-static void ignis__bit_set(uint64_t *bits, int32_t at)
+static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
     uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
     while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
@@ -31750,7 +31750,7 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
     int64_t before = encoder->count;
     void *items = encoder->symbols;
-    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
     }
@@ -31765,10 +31765,10 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)
             ignis__encoder_put(encoder, encoder->symbols[i].id);
-    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+    if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
-        ignis__bit_set(tokenizer->known, id);
+            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__token_bit_set(tokenizer->known, id);
     }
     return true;
 }
@@ -39491,7 +39491,7 @@ typedef struct ignis__gemv {
 } ignis__gemv;
 
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
@@ -39903,7 +39903,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool 
         if (!op->ok)
             return;
         e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__step_begin(&captured, call, e->device);
+        same = ignis__next_begin(&captured, call, e->device);
         if (same) {
             ignis__engine_launches(&captured, e, count, draws);
             same = ignis__op_leave(&captured) == IGNIS_OK;
@@ -40041,7 +40041,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__op op;
     int count, last = s->length - 1;
     if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__step_begin(&op, call, e->device))
+        !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     for (; op.ok && s->cached < last; s->cached += count) {
@@ -40144,7 +40144,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
             return false;
     }
-    if (!ignis__step_begin(&op, call, e->device))
+    if (!ignis__next_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
         op.ok =
