@@ -3136,9 +3136,10 @@ typedef struct ignis_decode_desc {
     bool control; /* true: control tokens are written out, too (left out) */
 } ignis_decode_desc;
 
-/*  ignis_tokenizer_open - open a tokenizer of Hugging Face
+/*  ignis_tokenizer_open - open a tokenizer of Hugging Face, or that of a GGUF file
     path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
     what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
+    Or a GGUF file, whose weights are not read.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
     post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
@@ -31551,10 +31552,18 @@ typedef struct ignis__queued {
     int32_t id;
 } ignis__queued;
 
+/*  A part of a text in which control tokens are text like any other. */
+typedef struct ignis__plain_span {
+    size_t begin, end;
+} ignis__plain_span;
+
 /*  What a call that encodes has. */
 typedef struct ignis__encoder {
     ignis__tokenizer *tokenizer;
-    bool plain, failed; /* there was no memory */
+    bool plain, failed;             /* all of the text is plain; there was no memory */
+    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    int64_t span_count;
+    bool part_plain; /* one of them is in what is being encoded */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -31800,8 +31809,7 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
 {
     size_t begin = 0, at = 0;
     int length, next_length;
-    bool digit, next = size > 0 && ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT;
-    (void)ignis__char_at(text, size, 0, &next_length);
+    bool digit, next = (ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT) != 0;
     while (at < size) {
         digit = next;
         length = next_length;
@@ -31933,6 +31941,20 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
+/*  Whether a part of the raw text has something in common with one that is plain. */
+static bool ignis__encoder_plain(const ignis__encoder *encoder, size_t begin, size_t end)
+{
+    int64_t low = 0, high = encoder->span_count;
+    while (low < high) { /* the first that ends behind the beginning */
+        int64_t middle = (low + high) / 2;
+        if (encoder->spans[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return encoder->plain || (low < encoder->span_count && encoder->spans[low].begin < end);
+}
+
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
@@ -31947,7 +31969,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         begin = end = at;
         if (found) {
             at = end += found->size;
-            if ((encoder->plain && found->special) ||
+            if ((found->special && (level == 0 ? ignis__encoder_plain(encoder, begin, end) : encoder->part_plain)) ||
                 (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
                 continue;
             while (found->lstrip && begin > done) {
@@ -31964,9 +31986,16 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (begin > done) {
             const char *part = text + done;
             size_t part_size = begin - done;
-            if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
-                           : !ignis__encode_normal(encoder, &part, &part_size) ||
-                                 (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
+            bool ok;
+            if (level == 1) {
+                ok = ignis__encode_words(encoder, part, part_size);
+            } else {
+                encoder->part_plain = ignis__encoder_plain(encoder, done, begin);
+                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->front = done == 0 ? part : NULL;
+                ok = ok && ignis__encode_level(encoder, 1, part, part_size);
+            }
+            if (!ok) {
                 encoder->failed = true;
                 return false;
             }
@@ -31978,6 +32007,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     }
 }
 
+/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
 static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -32035,6 +32065,7 @@ typedef struct ignis__token_entry {
     bool odd;   /* its text does not stand for bytes */
     bool apart; /* text never becomes it */
     float score;
+    int type; /* in a GGUF file */
 } ignis__token_entry;
 
 typedef struct ignis__merge_entry {
@@ -32331,6 +32362,19 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
     }
 }
 
+/*  "a b" is the merge of a and b; false: it is none. */
+static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+{
+    const char *space = (const char *)memchr(both, ' ', size);
+    if (!space)
+        return false;
+    merge->left = both;
+    merge->left_size = (size_t)(space - both);
+    merge->right = space + 1;
+    merge->right_size = size - merge->left_size - 1;
+    return !memchr(merge->right, ' ', merge->right_size);
+}
+
 /*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
 IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
 {
@@ -32350,12 +32394,8 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
             ignis__json_expect(json, ']');
         } else {
             size_t size;
-            const char *both = ignis__json_string(json, &size), *space = (const char *)memchr(both, ' ', size);
-            merge->left = both;
-            merge->left_size = space ? (size_t)(space - both) : 0;
-            merge->right = space ? space + 1 : both;
-            merge->right_size = space ? size - merge->left_size - 1 : 0;
-            if (!json->fault[0] && (!space || memchr(merge->right, ' ', merge->right_size)))
+            const char *both = ignis__json_string(json, &size);
+            if (!json->fault[0] && !ignis__merge_split(merge, both, size))
                 ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
         }
         merge->rank = (uint32_t)(load->merges.count - 1);
@@ -32893,8 +32933,12 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         if (at == load->special_count)
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
-        for (k = 0; k < load->special_id_count[at]; k++)
+        for (k = 0; k < load->special_id_count[at]; k++) {
+            if (load->special_ids[at][k] >= tokenizer->info.tokens)
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
+        }
     }
     tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
     return true;
@@ -33091,6 +33135,254 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     return ok;
 }
 
+/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+
+enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
+
+/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+static const struct {
+    const char *name;
+    ignis__split split;
+    bool digits, nfc, ignore_merges, adds_bos;
+} ignis__gguf_splits[] = {
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+};
+
+typedef struct ignis__scored {
+    float score;
+    int32_t id;
+} ignis__scored;
+
+static int ignis__scored_order(const void *a, const void *b)
+{
+    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    if (one->score != other->score)
+        return one->score > other->score ? -1 : 1;
+    return one->id < other->id ? -1 : one->id > other->id;
+}
+
+/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    int64_t count = 0, i;
+    uint32_t rank = 0;
+    bool ok = scored != NULL;
+    for (i = 0; ok && i < load->entries.count; i++) {
+        scored[count].score = entries[i].score;
+        scored[count].id = (int32_t)entries[i].id;
+        count += !entries[i].apart;
+    }
+    if (ok && count > 1)
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+    for (i = 0; ok && i < count; i++) {
+        const char *text = tokenizer->bytes + tokenizer->begin[scored[i].id];
+        size_t size = tokenizer->begin[scored[i].id + 1] - tokenizer->begin[scored[i].id], at;
+        rank += i > 0 && scored[i].score != scored[i - 1].score;
+        for (at = 1; ok && at < size; at++) {
+            int32_t left, right;
+            ignis__merge_entry *merge;
+            if ((text[at] & 0xC0) == 0x80 || (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
+                (right = ignis__token_find(tokenizer, text + at, size - at, false)) < 0)
+                continue;
+            merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+            ok = merge != NULL;
+            if (!ok)
+                break;
+            merge->rank = rank;
+            merge->ids[0] = left;
+            merge->ids[1] = right;
+            merge->ids[2] = scored[i].id;
+        }
+    }
+    ignis__free(scored);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The tokens of a file, their types and scores. */
+IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+{
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
+    ignis__gguf_found got[4];
+    int64_t count, i;
+    size_t size;
+    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    for (i = 0; i < 4; i++)
+        if (got[i] == IGNIS__GGUF_BAD)
+            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    count = texts.left;
+    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                 !count   ? "tokens"
+                                 : scores ? "scores"
+                                          : "merges");
+    if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
+                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
+                                 (long long)IGNIS__TOKEN_LIMIT);
+    for (i = 0; i < count; i++) {
+        ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        ignis__added *added;
+        if (!entry)
+            return ignis__text_no_memory(load);
+        entry->text = ignis__gguf_next_text(&texts, &size);
+        entry->size = size;
+        entry->id = i;
+        entry->type = (int)type;
+        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
+        if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
+        if (type != IGNIS__TYPE_CONTROL && type != IGNIS__TYPE_USER)
+            continue;
+        added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added)
+            return ignis__text_no_memory(load);
+        added->text = entry->text;
+        added->size = size;
+        added->id = (int32_t)i;
+        added->order = (int)load->added.count;
+        added->special = type == IGNIS__TYPE_CONTROL;
+    }
+    while (merges.left > 0) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        const char *both = ignis__gguf_next_text(&merges, &size);
+        if (!merge)
+            return ignis__text_no_memory(load);
+        merge->rank = (uint32_t)(load->merges.count - 1);
+        if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+                                     (long long)(load->merges.count - 1));
+    }
+    return true;
+}
+
+/*  Ids and switches of a file. */
+IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+{
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
+                                        "tokenizer.ggml.unknown_token_id"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int *ids[4], i;
+    bool add[2], ok = true;
+    const char *text = NULL;
+    size_t size = 0;
+    ids[0] = &tokenizer->info.bos;
+    ids[1] = &tokenizer->info.eos;
+    ids[2] = &tokenizer->info.padding;
+    ids[3] = &tokenizer->info.unknown;
+    add[0] = adds_bos;
+    add[1] = false;
+    for (i = 0; ok && i < 4; i++) {
+        int64_t id = -1;
+        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
+            if (id != UINT32_MAX) /* none, to some writers */
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
+                                         tokenizer->info.tokens);
+        } else if (got == IGNIS__GGUF_FOUND) {
+            *ids[i] = (int)id;
+        }
+        ok = got != IGNIS__GGUF_BAD;
+    }
+    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    if (!ok)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    for (i = 0; i < 2; i++) {
+        const char *kept = NULL;
+        if (*ids[i] < 0)
+            continue;
+        kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
+                                          tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
+        if (!kept)
+            return ignis__text_no_memory(load);
+        *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
+    }
+    if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+    if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
+        return ignis__text_no_memory(load);
+    return true;
+}
+
+/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries;
+    const char *model = NULL, *name = NULL;
+    size_t size;
+    int64_t i;
+    int at = IGNIS__COUNT(ignis__gguf_splits);
+    bool pieces, prefix = true;
+    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (!model)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+    pieces = strcmp(model, "llama") == 0;
+    if (!pieces && strcmp(model, "gpt2") != 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                 ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
+        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+            break;
+    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.pre %s is not supported; gpt-2, llama-bpe, qwen2 and smollm are",
+                                 ignis__name_write(name ? name : "").text);
+    tokenizer->byte_level = !pieces;
+    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
+    if (pieces) {
+        if (prefix) {
+            tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
+            tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        }
+        tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
+        tokenizer->normals[tokenizer->normal_count].from = " ";
+        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        tokenizer->strip = prefix;
+    } else {
+        tokenizer->split = ignis__gguf_splits[at].split;
+        tokenizer->digits = ignis__gguf_splits[at].digits;
+        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+    }
+    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        return false;
+    entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    for (i = 0; i < load->entries.count; i++) {
+        unsigned byte;
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+            tokenizer->fallback[byte] = (int32_t)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN)
+            tokenizer->info.unknown = (int)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
+            tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
+    }
+    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+}
+
 /*  Says what family a tokenizer is of, and fills in the rest of its facts. */
 static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
@@ -33105,6 +33397,17 @@ static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
     info->has_template = tokenizer->chat_template != NULL;
 }
 
+static bool ignis__text_is_gguf(const char *path)
+{
+    char first[4];
+    int64_t size;
+    int file = ignis__file_open(path, &size);
+    bool is = file >= 0 && ignis__file_read_at(file, 0, first, 4) == 4 && memcmp(first, "GGUF", 4) == 0;
+    if (file >= 0)
+        ignis__file_close(file);
+    return is;
+}
+
 /*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
 IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
 {
@@ -33112,8 +33415,18 @@ IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *giv
     size_t size;
     char *text;
     bool folder = !ignis__file_info(given, &length, &time);
+    ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    if (!folder && ignis__text_is_gguf(path)) {
+        if (!ignis__gguf_open(load->call, path, &gguf)) {
+            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return;
+        }
+        (void)ignis__text_gguf_take(load, &gguf);
+        ignis__gguf_close(&gguf);
+        return;
+    }
     text = ignis__text_file(load, path, true, &size);
     if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
         (void)ignis__text_beside_take(load, given, path, path_size);
@@ -33190,36 +33503,45 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
 
+/*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
+static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                   const ignis_encode_desc *desc, const ignis__plain_span *spans, int64_t span_count, int32_t *ids,
+                                   int capacity)
+{
+    ignis__encoder encoder = IGNIS__ZERO;
+    int count = -1;
+    encoder.tokenizer = tokenizer;
+    encoder.plain = desc && desc->plain;
+    encoder.spans = spans;
+    encoder.span_count = span_count;
+    encoder.ids = ids;
+    encoder.capacity = capacity;
+    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos))
+        ignis__fail_host_memory(call, size);
+    else if (encoder.count > INT32_MAX)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+    else
+        count = (int)encoder.count;
+    ignis__encoder_close(&encoder);
+    return count;
+}
+
 IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
                                      int capacity)
 {
     static const char call[] = "ignis_tokenizer_encode";
-    ignis__encoder encoder = IGNIS__ZERO;
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
     int count = -1;
     if (!held)
         return -1;
-    if ((!text && size != 0) || (!ids && capacity > 0)) {
+    if ((!text && size != 0) || (!ids && capacity > 0))
         ignis__fail_null(call, !text && size != 0 ? "text" : "ids");
-    } else if (size < 0 || size > IGNIS__TEXT_LIMIT || capacity < 0) {
-        if (capacity < 0)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-        else
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
-                        (long long)IGNIS__TEXT_LIMIT);
-    } else {
-        encoder.tokenizer = held;
-        encoder.plain = desc && desc->plain;
-        encoder.ids = ids;
-        encoder.capacity = capacity;
-        if (!ignis__encode(&encoder, text ? text : "", (size_t)size, desc && desc->no_bos))
-            ignis__fail_host_memory(call, (size_t)size);
-        else if (encoder.count > INT32_MAX)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
-        else
-            count = (int)encoder.count;
-        ignis__encoder_close(&encoder);
-    }
+    else if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (size < 0 || size > IGNIS__TEXT_LIMIT)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size, (long long)IGNIS__TEXT_LIMIT);
+    else
+        count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
     ignis__tokenizer_drop(held);
     return count;
 }
