@@ -54,7 +54,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -194,6 +194,15 @@ $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
+# Ids and text against the Python package tokenizers, where that is installed.
+PYTHON := python3
+check-tokenizers: $(OUT)/text_ids
+	$(PYTHON) tests/tokenizers_compare.py $(OUT)/text_ids
+
+$(OUT)/text_ids: tests/text_ids.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
@@ -288,11 +297,11 @@ test-memcheck:
 	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
 # Windows programs, compiled by MinGW, under Wine, on the simulator of Linux, whose libraries sim/windows makes Windows libraries of.
-#   WINDOWS_LACKS  left out: what Windows has nothing of, sharing arrays, communicators of several processes, NCCL, sockets
+#   WINDOWS_LACKS  left out: NCCL, which NVIDIA builds for Linux alone, and communicators of several processes
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
-WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_SHORT := array contract device faults file frame graph graphics loader memory ops_basic status stream system tape tensor threads vmm
+WINDOWS_LACKS := comm_job comm_nccl nccl
+WINDOWS_SHORT := array channel contract device faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -301,12 +310,12 @@ WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
 test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
-	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array contract convert device file system tensor vmm
+MSVC_TESTS := array channel contract convert device file share system tensor vmm
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 
@@ -372,7 +381,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
