@@ -352,7 +352,7 @@
         addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
         device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
-        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+        kernels are not looked at. There is one device; sharing, communicators and graphics APIs are refused (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
@@ -41577,13 +41577,15 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_give(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
-static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. ends: the call gives something up, which
+    goes on after a fault, without the driver. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
     if (!buffer)
         return NULL;
-    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+    binding->pushed = false;
+    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -41649,7 +41651,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     static const char call[] = "ignis_gl_map";
     ignis_array result = IGNIS__ZERO;
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, false);
     void *stream;
     if (!buffer)
         return result;
@@ -41672,13 +41674,13 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
     void *stream;
-    bool ordered = true, ok;
+    bool lost = ignis__devices_lost(), ordered = true, ok;
     int i;
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
-    for (i = 0; i < storage->used_on_count; i++)
+    for (i = 0; i < storage->used_on_count && !lost; i++)
         ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -41692,7 +41694,7 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unmap";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool live, ok = false;
     uint64_t users;
     if (!buffer)
@@ -41716,13 +41718,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unregister";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool ok = false;
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -41739,9 +41741,7 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
-        if (entered && buffer->storage)
-            (void)ignis__gl_return(call, buffer);
-        if (buffer->storage) {
+        if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;
         }
