@@ -33142,7 +33142,7 @@ enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__
 /*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
 static const struct {
     const char *name;
-    ignis__split split;
+    ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
 } ignis__gguf_splits[] = {
     {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
