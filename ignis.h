@@ -352,7 +352,7 @@
         addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
         device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
-        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+        kernels are not looked at. There is one device; sharing, communicators and graphics APIs are refused (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
@@ -30958,12 +30958,12 @@ static const uint16_t ignis__char_pairs[] = {
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
 
-typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
 
 /*  The patterns that are known, letter by letter. */
 static const struct {
     const char *pattern;
-    ignis__split split;
+    ignis__splitter split;
 } ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -31040,7 +31040,7 @@ typedef struct ignis__tokenizer {
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
-    ignis__split split;
+    ignis__splitter split;
     int digits; /* 1: single ones are pieces; 2: runs of them */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
     bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
@@ -31451,7 +31451,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;
@@ -31744,9 +31744,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
 
-static void ignis__bit_set(uint64_t *bits, int32_t at)
+static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
     uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
     while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
@@ -31759,7 +31759,7 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
     int64_t before = encoder->count;
     void *items = encoder->symbols;
-    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
     }
@@ -31774,10 +31774,10 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)
             ignis__encoder_put(encoder, encoder->symbols[i].id);
-    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+    if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
-        ignis__bit_set(tokenizer->known, id);
+            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__token_bit_set(tokenizer->known, id);
     }
     return true;
 }
@@ -33166,7 +33166,7 @@ enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__
 /*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
 static const struct {
     const char *name;
-    ignis__split split;
+    ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
 } ignis__gguf_splits[] = {
     {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
@@ -39830,7 +39830,7 @@ typedef struct ignis__gemv {
 } ignis__gemv;
 
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
@@ -40242,7 +40242,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool 
         if (!op->ok)
             return;
         e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__step_begin(&captured, call, e->device);
+        same = ignis__next_begin(&captured, call, e->device);
         if (same) {
             ignis__engine_launches(&captured, e, count, draws);
             same = ignis__op_leave(&captured) == IGNIS_OK;
@@ -40380,7 +40380,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__op op;
     int count, last = s->length - 1;
     if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__step_begin(&op, call, e->device))
+        !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     for (; op.ok && s->cached < last; s->cached += count) {
@@ -40483,7 +40483,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
             return false;
     }
-    if (!ignis__step_begin(&op, call, e->device))
+    if (!ignis__next_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
         op.ok =
@@ -41594,13 +41594,15 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_give(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
-static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. ends: the call gives something up, which
+    goes on after a fault, without the driver. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
     if (!buffer)
         return NULL;
-    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+    binding->pushed = false;
+    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -41666,7 +41668,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     static const char call[] = "ignis_gl_map";
     ignis_array result = IGNIS__ZERO;
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, false);
     void *stream;
     if (!buffer)
         return result;
@@ -41689,13 +41691,13 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
     void *stream;
-    bool ordered = true, ok;
+    bool lost = ignis__devices_lost(), ordered = true, ok;
     int i;
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
-    for (i = 0; i < storage->used_on_count; i++)
+    for (i = 0; i < storage->used_on_count && !lost; i++)
         ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -41709,7 +41711,7 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unmap";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool live, ok = false;
     uint64_t users;
     if (!buffer)
@@ -41733,13 +41735,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unregister";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool ok = false;
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -41756,9 +41758,7 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
-        if (entered && buffer->storage)
-            (void)ignis__gl_return(call, buffer);
-        if (buffer->storage) {
+        if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;
         }
