@@ -638,6 +638,40 @@ TEST(progress_is_told_and_may_stop)
     ck_free(&qwen2);
 }
 
+TEST(a_model_has_its_tokenizer)
+{
+    static const char tokenizer[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": "
+                                    "null, \"pre_tokenizer\": {\"type\": "
+                                    "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+                                    "\"post_processor\": null, \"decoder\": {\"type\": "
+                                    "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, \"model\": "
+                                    "{\"type\": \"BPE\", \"dropout\": null, "
+                                    "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": "
+                                    "false, \"byte_fallback\": false, "
+                                    "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    int32_t ids[8];
+    ignis_tokenizer found;
+    ignis_model model;
+    SETUP(NULL);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    found = ignis_model_tokenizer(model);
+    CHECK_INT(found.id, 0);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_IO);
+    ignis_status_clear();
+    ck_write_text(path_of("f"), "tokenizer.json", tokenizer);
+    found = ignis_model_tokenizer(model); /* there is one now */
+    CHECK(found.id != 0);
+    CHECK_INT(ignis_model_tokenizer(model).id, found.id);
+    CHECK_INT(ignis_tokenizer_encode(found, "aba", 3, NULL, ids, 8), 2);
+    CHECK(ids[0] == 2 && ids[1] == 0);
+    CHECK_OK(ignis_model_free(model));
+    CHECK_STATUS(ignis_tokenizer_free(found), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_model_tokenizer(model), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    ck_free(&gpt2);
+}
+
 TEST(handles_are_checked_and_leaks_reported)
 {
     ignis_tensor_desc f32 = tensor_desc(IGNIS_F32, false), i32 = tensor_desc(IGNIS_I32, false);
