@@ -16,8 +16,8 @@ static char folder[] = "/tmp/ignis_test_model_XXXXXX";
 
 static const char *path_of(const char *name)
 {
-    static char paths[4][128];
-    static int next;
+    static __thread char paths[4][128];
+    static __thread int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
@@ -713,6 +713,41 @@ TEST(handles_are_checked_and_leaks_reported)
     CHECK_OK(ignis_shutdown());
     CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "model: gpt2 of 2 layers");
     ck_free(&gpt2);
+}
+
+static ignis_model shared;
+
+static void *use_shared(void *scores)
+{
+    scores_of(shared, &llama, (float *)scores);
+    ignis_model other = open_with(path_of("f"), IGNIS_BF16); /* and another one meanwhile */
+    CHECK_OK(ignis_model_free(other));
+    return NULL;
+}
+
+TEST(threads_share_a_model)
+{
+    size_t count = (size_t)(BATCH * SEQ * llama.vocab);
+    float *scores[3];
+    pthread_t threads[2];
+    int i;
+    SETUP(NULL);
+    ck_make(&llama);
+    ck_write_folder(&llama, path_of("f"), IGNIS_F32, 1);
+    shared = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    for (i = 0; i < 3; i++)
+        scores[i] = (float *)calloc(count, sizeof(float));
+    scores_of(shared, &llama, scores[2]);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, use_shared, scores[i]), 0);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(memcmp(scores[i], scores[2], count * sizeof(float)), 0);
+    for (i = 0; i < 3; i++)
+        free(scores[i]);
+    CHECK_OK(ignis_model_free(shared));
+    ck_free(&llama);
 }
 
 /* what is refused ------------------------------------------------------------------------------------------------- */
