@@ -54,9 +54,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, tokenizers, and formulas"
+	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -139,7 +139,7 @@ RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg cus
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 cg = $(OUT)/cg $(OUT)/cg.png
-train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
+train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors --export $(OUT)/gpt
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
 ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
@@ -175,15 +175,14 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, files for the reader of safetensors, tokenizers, and formulas; it ends at the first sanitizer report.
+# A million of each: damaged bundles, safetensors, formulas, tokenizers, and a tenth as many models, each of which is a file on the disk. It ends
+# at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map $(OUT)/fuzz_text
-	$(OUT)/fuzz_bundle $(FUZZ)
-	$(OUT)/fuzz_file $(FUZZ)
-	$(OUT)/fuzz_map $(FUZZ)
-	$(OUT)/fuzz_text $(FUZZ)
+FUZZED := bundle file map text
+fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
+	$(foreach name,$(FUZZED),$(OUT)/fuzz_$(name) $(FUZZ) &&) $(OUT)/fuzz_model $$(($(FUZZ) / 10))
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -192,6 +191,14 @@ check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
 $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# GGUF files of the Python package gguf, each type of them to the bit, where that is installed.
+check-gguf: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
+
+$(OUT)/model_dump: tests/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -382,7 +389,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -392,4 +399,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
