@@ -49,9 +49,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -169,10 +169,11 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million damaged bundles, chat templates, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
+fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map
 	$(OUT)/fuzz_bundle $(FUZZ)
+	$(OUT)/fuzz_chat $(FUZZ)
 	$(OUT)/fuzz_file $(FUZZ)
 	$(OUT)/fuzz_map $(FUZZ)
 
@@ -196,6 +197,15 @@ check-tokenizers: $(OUT)/text_ids
 $(OUT)/text_ids: tests/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# Chat templates against the Python package jinja2, where that is installed: CHATS random ones.
+CHATS := 5000
+check-chat: $(OUT)/chat_render
+	$(PYTHON) tests/chat_compare.py $(OUT)/chat_render $(CHATS)
+
+$(OUT)/chat_render: tests/chat_render.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
@@ -363,7 +373,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -373,4 +383,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

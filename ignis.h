@@ -700,7 +700,7 @@ typedef enum ignis_status {
     X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
     X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
     X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
-    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")\
+    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")            \
     X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
     X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
     X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
@@ -3201,14 +3201,46 @@ typedef struct ignis_message {
     const char *content; /* null: none */
 } ignis_message;
 
-/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no beginning of an answer, no variables. */
 typedef struct ignis_chat_desc {
     const char *chat_template;  /* null: the tokenizer's own */
-    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
-    const char
-        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
-    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+    bool add_generation_prompt; /* true: the text ends where the assistant's answer begins */
+    const char *json;           /* an object of variables: {"tools": [...], "enable_thinking": false}; null: none */
+    int64_t now;                /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
 } ignis_chat_desc;
+
+/*  ignis_chat_render - the text that a chat becomes by a chat template
+    A template is a program in Jinja. It is run as Hugging Face's transformers runs it (trim_blocks, lstrip_blocks, break and continue, tojson,
+    raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
+    (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
+    variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
+    role and a content, such as "tool_calls". Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
+    set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
+    beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
+    after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
+    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may be null
+    when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
+    variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity);
+
+/*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
+    A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
+    template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
+    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text.
+    Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
+    ARGUMENT where there is no tokenizer.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity);
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
@@ -3546,6 +3578,16 @@ static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const in
                                              char *out, int64_t capacity)
 {
     return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                        char *out, int64_t capacity)
+{
+    return ignis_chat_render(tokenizer, messages, count, &desc, out, capacity);
+}
+static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                    int32_t *ids, int capacity)
+{
+    return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
 #endif
 #endif
@@ -30716,7 +30758,10 @@ typedef struct ignis__encoder {
     ignis__queued *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+    const char *front;      /* of the normalized text that begins where the raw one does; null: none does */
+    const char *marks;      /* for each byte of the text 1 where control tokens are text like any other; null: nowhere */
+    size_t part, part_size; /* what is at work of the raw text */
+    bool unclear;           /* a control token is in normalized text, which is marked somewhere */
 } ignis__encoder;
 
 static void ignis__encoder_close(ignis__encoder *encoder)
@@ -31087,6 +31132,19 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
+/*  Whether any byte of an added token that was found is marked. */
+static bool ignis__encode_marked(ignis__encoder *encoder, int level, size_t at, size_t size)
+{
+    if (!encoder->marks)
+        return false;
+    if (level == 0 || encoder->tokenizer->normal_count == 0)
+        return memchr(encoder->marks + (level ? encoder->part : 0) + at, 1, size) != NULL;
+    if (!memchr(encoder->marks + encoder->part, 1, encoder->part_size))
+        return false;
+    encoder->unclear = true;
+    return true;
+}
+
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
@@ -31099,6 +31157,12 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (set->first[(unsigned char)text[at]])
                 found = ignis__added_at(set, text, size, at);
         begin = end = at;
+        while (found && found->special && ignis__encode_marked(encoder, level, at, found->size))
+            found = ignis__added_at(set, text, at + found->size - 1, at);
+        if (!found && at < size) {
+            at++;
+            continue;
+        }
         if (found) {
             at = end += found->size;
             if ((encoder->plain && found->special) ||
@@ -31118,6 +31182,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (begin > done) {
             const char *part = text + done;
             size_t part_size = begin - done;
+            if (level == 0)
+                encoder->part = done, encoder->part_size = part_size;
             if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
                            : !ignis__encode_normal(encoder, &part, &part_size) ||
                                  (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
@@ -32572,11 +32638,13 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
     marks; where it is not clear which byte is whose, the result is marked. */
 
+#ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
-#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
-#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+#endif
+#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
@@ -36314,6 +36382,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
     size_t size = strlen(text);
     bool first = true;
     memset(&json, 0, sizeof json);
+    json.what = "desc.json";
     json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
     if (c->fault)
         return;
@@ -36332,7 +36401,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
             ignis__json_fail(&json, "something follows the object");
     }
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
 }
 
 /*  The template's text, its lines ended by \n, without the end of the last one. */
@@ -36356,7 +36425,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+static void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -36382,11 +36451,30 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
-    ended by a null name. */
-IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
-                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
-                                                   ignis__chat_writer *out)
+/*  The texts of the tokenizer's tokens that templates know. */
+static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+{
+    static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    int32_t ids[4];
+    int i;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    for (i = 0; i < 4 && !c->fault; i++) {
+        ignis__bytes bytes = IGNIS__ZERO;
+        ignis__chat_writer text;
+        memset(&text, 0, sizeof text);
+        if (ids[i] < 0)
+            continue;
+        if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__free(bytes.data);
+    }
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
+                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -36415,9 +36503,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
-        for (; *tokens; tokens += 2)
-            if (tokens[1])
-                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (tokenizer)
+            ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
             ignis__chat_variables(c, desc->json, names);
     }
@@ -36426,6 +36513,90 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
     if (c->fault)
         ignis__chat_report(c, call);
     return !c->fault;
+}
+
+/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
+                              ignis__chat_writer *out)
+{
+    ignis_chat_desc defaults;
+    const char *text;
+    int i;
+    bool ok = false;
+    *held = NULL;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    text = desc->chat_template;
+    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+        return false;
+    text = text ? text : (*held)->chat_template;
+    for (i = 0; messages && i < count && messages[i].role; i++)
+        continue;
+    if (!text)
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+    else if (no_out && capacity > 0)
+        ignis__fail_null(call, "the result");
+    else if (count < 0 || capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %lld, below 0", count < 0 ? "count" : "capacity",
+                    count < 0 ? (long long)count : (long long)capacity);
+    else if (count > 0 && !messages)
+        ignis__fail_null(call, "messages");
+    else if (i < count)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
+    else
+        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+    if (!ok && *held)
+        ignis__tokenizer_drop(*held);
+    return ok;
+}
+
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity)
+{
+    static const char call[] = "ignis_chat_render";
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+        return -1;
+    if (text.size && capacity > 0)
+        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return (int64_t)text.size;
+}
+
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_chat_encode";
+    ignis__encoder encoder = IGNIS__ZERO;
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    int result = -1;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+        return -1;
+    encoder.tokenizer = held;
+    encoder.ids = ids;
+    encoder.capacity = capacity;
+    encoder.marks = text.marks;
+    if (!held)
+        ignis__fail_null(call, "tokenizer");
+    else if (!ignis__encode(&encoder, text.text ? text.text : "", text.size, true))
+        ignis__fail_host_memory(call, text.size);
+    else if (encoder.unclear)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "this tokenizer finds control tokens in normalized text, where it is not known which of them a message has written");
+    else
+        result = (int)encoder.count;
+    ignis__encoder_close(&encoder);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return result;
 }
 
 /* ===============================================================================================================
