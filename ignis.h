@@ -205,17 +205,20 @@
         warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
         bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
 
-        What is recorded? Every program that is asked for, formulas and kernels of the program's own with all of their text; so walk all its ways
-        while recording, with dtypes and shapes that will occur. Several runs add to one file, and ignis_embed takes several files. Which kernel Ignis
-        chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
-        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
-        other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
-        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another divisibility
-        than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
+        What is recorded? Every kernel of Ignis that is asked for, formulas and kernels of the program's own with all of their text; so walk all its
+        ways while recording, with dtypes and shapes that will occur. Of a source of Ignis a bundle has what was asked for, and what other numbers of
+        rows or other devices take instead: a program that does not train has no backward kernels, one with AdamW no other optimizer. Several runs add
+        to one file, and ignis_embed takes several files. Which kernel Ignis chooses depends on the device, too. So that a record made anywhere serves
+        compute capability 7.5 to 12.0, whatever chooses by the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync
+        from 8.0 on, wgmma on 9.0, in all tiles that other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while
+        recording and with IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another
+        divisibility than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
-        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images are packed; --plain leaves that out.
+        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images of one architecture are packed together, in blocks of 2 MB at
+        most, as they are much alike; one that is asked for unpacks its block, which takes 30 ms at most and stays in memory until
+        ignis_shutdown. --plain packs nothing.
 
         Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
         that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
@@ -299,9 +302,9 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time
-        is a mistake: values are for that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60
-        deep; it can do nothing but compute.
+        ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
+        a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
+        at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -371,8 +374,9 @@
 
         The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
         of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
-        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo. ignis_external_desc
-        takes the allocationSize of the whole VkDeviceMemory. Each side makes its writes visible as if the other were another queue.
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
+        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
+        family VK_QUEUE_FAMILY_EXTERNAL.
 
         Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
         stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
@@ -381,8 +385,8 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
         time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows and Direct3D 12 follow the documentation of CUDA: their arguments are checked
-        by tests, but they have run on no Windows machine.
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -688,6 +692,10 @@ typedef enum ignis_status {
     X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
     X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")            \
     X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
+    X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
+    X(CONTEXT_FULL, ARGUMENT, "a sequence is no longer than the context of its model")                               \
+    X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
+    X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
     X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
@@ -1765,6 +1773,18 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
+/*  ignis_warmup_record - compile all that an earlier run has asked for, in the background, ahead of its first use
+    path: a record (ignis_desc.record, IGNIS_RECORD): of formulas and kernels in variants, of which ignis_warmup knows nothing, it is what
+    tells dtypes, ranks and options. The programs in it that are for the current device are compiled on parallel threads, but for those that a
+    bundle or a cache has, and go to the caches. What is used meanwhile is not compiled twice: its first use waits. A line that does not
+    compile fails with its number in the message; the others are compiled all the same.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: ARGUMENT, IO (no such file), FORMAT (a line is no line of a record, or of another version of Ignis), DEVICE, MEMORY. By
+    ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
+    Ownership: the file is read before the call returns. The caller ends the ticket by ignis_ticket_wait.
+    Threads: any. Compiles on threads of its own. */
+IGNIS_API ignis_ticket ignis_warmup_record(const char *path);
+
 /*  What is in a bundle, and what of it the current device can use. */
 typedef struct ignis_bundle_info {
     int version;            /* IGNIS_VERSION of the ignis_embed that made it */
@@ -1775,9 +1795,9 @@ typedef struct ignis_bundle_info {
 } ignis_bundle_info;
 
 /*  ignis_bundle_check - whether the bundle of ignis_setup is whole, of this version, and serves the current device; info may be null
-    Unpacks each image and looks at it, which takes a few milliseconds; the driver is not asked. One failure names all that was found: another
-    version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the device. What the
-    program will ask for and nobody recorded it cannot know.
+    Unpacks each image and looks at it, which takes 15 ms for each megabyte that comes out; the driver is not asked. One failure names all that
+    was found: another version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the
+    device. What the program will ask for and nobody recorded it cannot know.
     Returns: IGNIS_OK, or the reason; *info is filled in both cases, unless there is no bundle.
     Errors: ARGUMENT (there is no bundle), FORMAT, MISMATCH, COMPILE (programs are missing), DEVICE, MEMORY.
     Ownership: nothing to free.
@@ -3244,7 +3264,247 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
+/*  A model that was opened: its weights on a device, its description, its tokenizer. */
+typedef struct ignis_model {
+    uint64_t id;
+} ignis_model;
+
+typedef enum ignis_model_family {
+    IGNIS_MODEL_GPT2 = 1,
+    IGNIS_MODEL_LLAMA, /* Llama 2 and 3, TinyLlama, SmolLM, SmolLM2 */
+    IGNIS_MODEL_QWEN2, /* and Qwen2.5 */
+    IGNIS_MODEL_QWEN3,
+    IGNIS_MODEL_FAMILY_COUNT
+} ignis_model_family;
+
+typedef struct ignis_model_desc {
+    const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
+    ignis_dtype
+        dtype;  /* of the weights on the device: f32, f16, bf16 or f64 (that of most weights in the file; bf16 if they are quantised) */
+    int device; /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;      /* whether ignis_backward computes gradients for the weights (false) */
+    int context;             /* tokens that a sequence has room for (the model's, but at most 4096) */
+    int sequences;           /* that are there at a time (1) */
+    ignis_dtype cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype) */
+    bool (*progress_fn)(int64_t done, int64_t total, void *user_data); /* bytes of the file that were read; false stops (none) */
+    void *user_data;                                                   /* for progress_fn */
+} ignis_model_desc;
+
+typedef struct ignis_model_info {
+    ignis_model_family family;
+    int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
+    int model_context;            /* tokens that the model was made for */
+    int context, sequences;       /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;            /* of the weights on the device */
+    ignis_dtype cache_dtype;      /* of the keys and values of sequences */
+    bool tied;                    /* one table serves as embedding and head */
+    int64_t parameters;           /* numbers in the weights */
+    int64_t file_bytes;           /* of the weights in the file */
+    int64_t weight_bytes;         /* of the weights on the device */
+    int64_t cache_bytes_of_token; /* keys and values of all layers */
+    int64_t cache_bytes;          /* those of all sequences at their full context */
+    int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+} ignis_model_info;
+
+/*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
+    All of a model but the values of its weights is checked, as ignis_model_open does.
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be read), FORMAT (a damaged file; a
+    description that is not complete or contradicts itself or the weights: which is missing, or has another shape), UNSUPPORTED (another
+    family, or something in the description or a type of weights that Ignis does not have: the message names it and its value), MEMORY.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
+
+/*  ignis_model_open - read a model from its files to a device
+    Families go by "model_type" of config.json, or "general.architecture" of a GGUF file. Weights in safetensors files are F32, F16, BF16 or
+    F64; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K, which become numbers of the model's dtype as they are read. Several threads
+    read and convert while others' parts are copied; desc->progress_fn is called on the caller's thread.
+    Returns: the model, or no handle.
+    Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
+    Threads: any. Streams: writes on the current stream, and waits for it. */
+IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
+
+/*  ignis_model_query - what a model is
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null info), FREED.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
+
+/*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
+    Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
+    "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
+    tensor over those rows, which shares their memory and requires no gradient: for reading and writing values. Weights of products are [out,
+    in], those of GPT-2 too, whose files have them the other way round. A tied head is its embedding.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (null, no such weight), FREED, MEMORY.
+    Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
+    tensors may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, FREED.
+    Ownership: the tensors are the model's: do not release them.
+    Threads: any. */
+IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int capacity);
+
+/*  ignis_model_forward - the scores of every next token, for whole texts
+    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, vocab] or [batch, seq, vocab]. Each place sees those
+    before it. Made of Ignis' operations, and recorded as they are: with ignis_model_desc.requires_grad a model is trained through it.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), and those of ignis_embedding, ignis_linear, ignis_rope,
+    ignis_sdpa and the norms.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
+
+/*  ignis_model_save - write a model as a folder, which transformers and ignis_model_open open: config.json and model.safetensors
+    Names and layouts are those of Hugging Face; the dtype is that of the weights on the device. The folder is made if need be. Files of a
+    tokenizer are not written: copy those of the model it came from.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a GGUF file's own frequencies, which config.json has no words
+    for), and those of ignis_save.
+    Ownership: as ignis_save.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
+
+/*  ignis_model_free - free a model and its weights
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: the handle and those of the weights are stale afterwards. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_free(ignis_model model);
+
 /* >>generate ---------------------------------------------------------------------------------------------------- */
+
+/*  Tokens of a text, and what a model's cache has of them. */
+typedef struct ignis_sequence {
+    uint64_t id;
+} ignis_sequence;
+
+/*  What is added to the logit of a token. */
+typedef struct ignis_logit_bias {
+    int32_t id;
+    float bias; /* -infinity forbids the token */
+} ignis_logit_bias;
+
+/*  How a token is drawn from logits, in this order: biases, repetition penalty, temperature, top_k, top_p, min_p - the order of Hugging Face's
+    processors; llama.cpp has the temperature last. */
+typedef struct ignis_sampling_desc {
+    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;                   /* of the fewest that have this much of the probability (all) */
+    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;             /* were there among the latest so many (all) */
+    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    const ignis_logit_bias *biases; /* in rising order of their ids (none) */
+    int bias_count;                 /* at most 512 */
+} ignis_sampling_desc;
+
+typedef struct ignis_sequence_info {
+    int length, context; /* tokens that it has, and may have */
+    int free_tokens;     /* that the cache has whole pages for, for all sequences of the model */
+    double log_prob;     /* of the token drawn last, by the model itself: at temperature 1, nothing cut off */
+} ignis_sequence_info;
+
+/*  ignis_sequence_begin - a new sequence of a model, without a token
+    The first one of a model makes its cache, in pages of 16 tokens, for ignis_model_desc.sequences sequences of ignis_model_desc.context tokens;
+    there may be more, if they are shorter or share what they begin with.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or of no multiple of 8, more than 2^19 tokens), MEMORY,
+    CUDA.
+    Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
+    Threads: any; calls for sequences of one model wait for each other. */
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
+
+/*  ignis_sequence_feed - append tokens, and compute their keys and values
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
+    message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_next - draw a token behind the last one, and append it
+    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
+    the likeliest token.
+    Returns: the token; -1 on failure, and then the sequence is as it was.
+    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
+    (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
+
+/*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
+    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then all sequences are as they were (but for CUDA, when some may have gone on).
+    Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+                                               int32_t *ids);
+
+/*  ignis_sequence_logits - what the model says of the token behind the last one
+    count: the tokens that the model has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no token yet, another count), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph), LIBRARY,
+    COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
+
+/*  ignis_sequence_length - how many tokens it has
+    Returns: the number; -1 on failure.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence);
+
+/*  ignis_sequence_query - what there is to know about it
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info);
+
+/*  ignis_sequence_ids - its tokens, from the first one on
+    ids may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: ids are copies.
+    Threads: any. */
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
+
+/*  ignis_sequence_truncate - leave the first `length` tokens
+    Pages of the cache that nobody needs any more are free for others.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length);
+
+/*  ignis_sequence_fork - a second sequence that begins with the same tokens
+    Both share the pages of the cache; who writes to a page that others have too gets a copy of it first. Give both different seeds to draw
+    different texts.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
+
+/*  ignis_sequence_free - free a sequence, and what only it has of the cache
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph).
+    Ownership: the handle is stale afterwards.
+    Threads: any; a call that works with it ends first. */
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
 
 #endif /* IGNIS_MODELS */
 
@@ -3590,6 +3850,17 @@ static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_messa
     return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
 #endif
+#endif
+#ifdef IGNIS_MODELS
+static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ignis_model_info *info)
+{
+    return ignis_model_inspect(&desc, info);
+}
+static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
+static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
+{
+    return ignis_sequence_next(sequence, &sampling);
+}
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -5174,14 +5445,17 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
-CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
-#if defined(__GNUC__) && !defined(_WIN32)
-CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
-#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 #ifdef __cplusplus
 }
 #endif
@@ -10859,6 +11133,7 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* what a compiler has made of it; then there is no text */
     size_t image_size;
+    const char *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -11299,6 +11574,8 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
     ignis__key_add(key, program->source);
     ignis__key_add(key, program->name);
     ignis__key_add(key, program->entry ? program->entry : "");
+    if (program->part)
+        ignis__key_add(key, program->part);
     for (i = 0; i < program->option_count; i++)
         ignis__key_add(key, program->options[i]);
     for (i = 0; i < program->header_count; i++) {
@@ -11347,11 +11624,13 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     return release;
 }
 
-/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+/*  Everything that the image depends on, which has all parts of a program. False: there is more than can be told, so it must not be cached. */
 IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
 {
+    ignis__program whole = *program;
     char facts[256];
-    ignis__program_key(program, key);
+    whole.part = NULL;
+    ignis__program_key(&whole, key);
     snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)release, device->info.compute_major,
              device->info.compute_minor);
     ignis__key_add(key, facts);
@@ -11583,7 +11862,8 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
 /*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
 
         ignis VERSION                           of what wrote the lines below
-        own FIRST-LAST FILE OPTION...           a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                those that are asked for with PART (see ignis__parts), or all where no PART is named
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -11614,11 +11894,12 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
-/*  A program as messages and bundles name it: "gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+/*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
 IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
 {
+    const char *which = program->part ? program->part : program->entry;
     int i;
-    ignis__text_add(text, "%s%s%s", program->name, program->entry ? " " : "", program->entry ? program->entry : "");
+    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
         ignis__text_add(text, " %s", program->options[i]);
 }
@@ -11713,58 +11994,55 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
     ignis__free(line);
 }
 
-/*  Asks for a source of Ignis that another device would choose; `define`: options behind that of the dtype, separated by spaces. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static void ignis__request_own(int source, ignis_dtype dtype, const char *define, int first, int last)
-{
-    ignis__program program;
-    char option[256];
-    const char *options[] = {option};
-    memset(&program, 0, sizeof program);
-    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
-    program.name = ignis__sources[source].name;
-    program.options = options;
-    program.option_count = 1;
-    ignis__request_add(&program, first, last);
-}
-
 /* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
 
-/*  A bundle is a header, its entries, their texts, and images, all numbers little-endian; tools/ignis_embed.c writes it. Everything before the
-    images has a checksum, each image has one: the driver sees nothing of what is damaged. */
+/*  A bundle is a header, its entries, their texts, and blocks of images, all numbers little-endian; tools/ignis_embed.c writes it. Images of one
+    architecture are packed together, as they are much alike. Everything before the blocks has a checksum, each block has one: the driver sees
+    nothing of what is damaged. */
 typedef struct ignis__bundle_header {
     char magic[8];
     uint64_t checksum; /* of what is between it and the images */
     uint64_t size;     /* bytes of the bundle */
-    uint64_t images;   /* where they begin */
+    uint64_t blocks;   /* where they begin */
     uint64_t sources;  /* a hash of Ignis' own */
     uint32_t version, count;
 } ignis__bundle_header;
 
 typedef struct ignis__bundle_entry {
-    uint64_t key[2];               /* of the program */
-    uint64_t included;             /* of the files that it includes */
-    uint64_t checksum;             /* of the bytes that are stored */
-    uint64_t offset, stored, size; /* where they are, and how many; bytes of the image, which is packed when they are more */
-    uint32_t text;                 /* where its name is, and behind that of the kernel in the image, each with a zero */
-    uint16_t arch;                 /* 90 for 9.0 */
-    uint16_t first, last;          /* compute capabilities that ask for the program */
-    uint8_t kind;                  /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
+    uint64_t at, size;              /* of the image in the block: a zero is behind it */
+    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint16_t arch;                  /* 90 for 9.0 */
+    uint16_t first, last;           /* compute capabilities that ask for the program */
+    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
-static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '1'};
+static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes: more are none */
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+
+/*  A block that was unpacked. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
 
 typedef struct ignis__bundle {
     const unsigned char *data; /* null: there is none */
     void *memory;              /* what of it is Ignis' own */
     ignis__bundle_header header;
-    bool wgmma; /* it has kernels with products of warpgroups */
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
     char from[300];
 } ignis__bundle;
 
-static ignis__bundle ignis__the_bundle; /* of ignis_setup */
+static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
 
 static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
 {
@@ -11810,12 +12088,12 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         ignis__text_add(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size, (unsigned long long)header->size);
         return false;
     }
-    if (header->images > size || texts >= header->images || bytes[header->images - 1] != 0) {
+    if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0) {
         ignis__text_add(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                        (unsigned long long)header->images, (unsigned long long)size);
+                        (unsigned long long)header->blocks, (unsigned long long)size);
         return false;
     }
-    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->images - behind);
+    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum) {
         ignis__text_add(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
                         (unsigned long long)header->checksum);
@@ -11824,13 +12102,15 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        bool named = entry.text >= texts && entry.text < header->images &&
-                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->images;
-        if (!named || entry.offset < header->images || entry.offset > size || entry.stored > size - entry.offset ||
-            entry.stored > entry.size || entry.size > IGNIS__BUNDLE_IMAGE || !memchr("\0afp", entry.kind, 4)) {
-            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, kind %d", (unsigned)i,
-                            (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                            (unsigned long long)entry.offset, (unsigned long long)entry.size, (int)entry.kind);
+        bool named = entry.text >= texts && entry.text < header->blocks &&
+                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->blocks;
+        if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
+            entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
+            entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
+            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                            (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
@@ -11888,12 +12168,14 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     each, a quick and a slow one, are averaged. */
 enum {
     IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
-    IGNIS__PACK_AGAIN = 48, /* at the distance before */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
     IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,                 /* at a new distance, at the one before */
-    IGNIS__PACK_DISTANCE = IGNIS__PACK_LENGTH + 2 * IGNIS__PACK_NUMBERS, /* of 2, 3, 4 and more bytes */
-    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS,    /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
 };
 
@@ -11947,8 +12229,8 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
 {
     size_t at = 0, i;
-    uint32_t distance = 0, length;
-    unsigned before = 0, again, kind; /* before: 0 a new byte, 1 and 2 bytes at a new and at the old distance */
+    uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
+    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
     for (i = 0; i < IGNIS__PACK_ODDS; i++)
         u->odds[i][0] = u->odds[i][1] = 32768;
     u->at = packed;
@@ -11964,11 +12246,19 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
             continue;
         }
         again = ignis__unpack_bit(u, IGNIS__PACK_AGAIN + before);
-        length = ignis__unpack_number(u, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0) + 1 - again;
-        if (!again) {
+        length = ignis__unpack_bits(u, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5);
+        length = 2 - again + (length < 31 ? length : 30 + ignis__unpack_number(u, IGNIS__PACK_LONG, 0));
+        which = 3;
+        if (again) {
+            which = ignis__unpack_bits(u, IGNIS__PACK_WHICH, 2);
+            distance = last[which];
+        } else {
             kind = length < 5 ? length - 2 : 3;
             distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
         }
+        for (; which > 0; which--)
+            last[which] = last[which - 1];
+        last[0] = distance;
         if (distance == 0 || distance > at || length > size - at)
             return false;
         for (; length > 0; length--, at++)
@@ -11978,41 +12268,88 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
     return true;
 }
 
-/*  The image of an entry, in memory of ignis__alloc, with a zero behind it. When it is damaged, `why` says how. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__text *why)
+/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
+                                                     ignis__text *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
-    uint64_t checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
-    unsigned char *image;
+    ignis__bundle_block *block = bundle->blocks;
     ignis__unpacker *unpacker;
-    const char *wrong = NULL;
+    uint64_t checksum;
+    bool whole = true;
+    while (block && block->offset != entry->offset)
+        block = block->next;
+    *got = block;
+    if (block)
+        return IGNIS_DIAG_NONE;
+    checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
         ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
                         (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    image = (unsigned char *)ignis__alloc((size_t)entry->size + 1);
+    block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
     unpacker = (ignis__unpacker *)ignis__alloc(sizeof *unpacker);
-    if (!image || !unpacker) {
-        ignis__free(image);
+    if (block)
+        block->bytes = (unsigned char *)ignis__alloc((size_t)entry->whole);
+    if (!block || !block->bytes || !unpacker) {
+        if (block)
+            ignis__free(block->bytes);
+        ignis__free(block);
         ignis__free(unpacker);
         return IGNIS_DIAG_HOST_MEMORY;
     }
-    if (entry->stored == entry->size)
-        memcpy(image, stored, (size_t)entry->size);
-    else if (!ignis__unpack(unpacker, image, (size_t)entry->size, stored, (size_t)entry->stored))
-        wrong = "its bytes cannot be unpacked";
+    if (entry->stored == entry->whole)
+        memcpy(block->bytes, stored, (size_t)entry->whole);
+    else
+        whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
     ignis__free(unpacker);
-    wrong = wrong ? wrong : ignis__image_fault(image, (size_t)entry->size);
-    if (wrong) {
-        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", wrong, (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)entry->size);
-        ignis__free(image);
+    if (!whole) {
+        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__free(block->bytes);
+        ignis__free(block);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    *unpacked = image;
+    block->offset = entry->offset;
+    block->whole = entry->whole;
+    block->next = bundle->blocks;
+    bundle->blocks = *got = block;
     return IGNIS_DIAG_NONE;
+}
+
+/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
+                                                         ignis__text *why)
+{
+    ignis__bundle_block *block;
+    ignis_diagnostic wrong;
+    const char *why_not = NULL;
+    ignis__mutex_lock(&ignis__bundle_lock);
+    wrong = ignis__block_get(bundle, entry, &block, why);
+    ignis__mutex_unlock(&ignis__bundle_lock);
+    if (wrong != IGNIS_DIAG_NONE)
+        return wrong;
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+        why_not = "its block is another one";
+    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    if (why_not) {
+        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    *unpacked = block->bytes + entry->at;
+    return IGNIS_DIAG_NONE;
+}
+
+static void ignis__blocks_drop(ignis__bundle *bundle)
+{
+    while (bundle->blocks) {
+        ignis__bundle_block *block = bundle->blocks;
+        bundle->blocks = block->next;
+        ignis__free(block->bytes);
+        ignis__free(block);
+    }
 }
 
 /*  How well an image serves a compute capability, 0: not at all. Machine code runs on its major version from its minor one on, that of one chip there
@@ -12043,20 +12380,6 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
         }
     }
     return best;
-}
-
-/*  Whether the bundle has a source of Ignis with these options. */
-IGNIS__MAYBE_UNUSED static bool ignis__bundle_has(const ignis__bundle *bundle, int source, ignis_dtype dtype, const char *define)
-{
-    char name[256];
-    uint32_t i;
-    snprintf(name, sizeof name, "%s -DIGNIS_T=%d%s%s", ignis__sources[source].name, (int)dtype, *define ? " " : "", define);
-    for (i = 0; bundle->data && i < bundle->header.count; i++) {
-        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /*  "75 80 90a ptx75", from the oldest on. */
@@ -12284,7 +12607,7 @@ static bool ignis__image_is_foreign(int error)
 IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
                                                   ignis__module *unit, bool *failed)
 {
-    const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle *bundle = &ignis__the_bundle;
     int capability = device->info.compute_major * 10 + device->info.compute_minor, serves = INT32_MAX, error = 0;
     uint64_t key[2], included;
     ignis__bundle_entry entry;
@@ -12306,7 +12629,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
         *failed = wrong != IGNIS_DIAG_NONE;
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            ignis__fail_host_memory(call, (size_t)entry.size);
+            ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE)
             ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
                         entry.kind == 'p' ? " (PTX)" : "", why);
@@ -12317,7 +12640,6 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         else
             ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
                         (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
-        ignis__free(image.data);
         if (unit->module)
             return true;
     }
@@ -12385,6 +12707,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
 
 static void ignis__bundle_close(void)
 {
+    ignis__blocks_drop(&ignis__the_bundle);
     ignis__free(ignis__the_bundle.memory);
     memset(&ignis__the_bundle, 0, sizeof ignis__the_bundle);
     ignis__free(ignis__requests.lines);
@@ -12459,8 +12782,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
 {
     static const char call[] = "ignis_bundle_check";
     const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle looked_at;
     ignis_bundle_info own;
     ignis__device *device;
+    ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
     char faults[700], missing[500];
     ignis__text text, names;
@@ -12480,20 +12805,23 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     capability = device->info.compute_major * 10 + device->info.compute_minor;
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__text_begin(&text, faults, sizeof faults);
-    for (i = 0; i < bundle->header.count; i++) {
+    looked_at = *bundle;
+    looked_at.blocks = NULL; /* what is for other devices is not kept */
+    for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
         ignis__text reason;
         void *image = NULL;
-        ignis_diagnostic wrong;
         ignis__text_begin(&reason, why, sizeof why);
-        wrong = ignis__bundle_unpack(bundle, &entry, &image, &reason);
-        ignis__free(image);
+        wrong = ignis__bundle_unpack(&looked_at, &entry, &image, &reason);
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            return ignis__fail_host_memory(call, (size_t)entry.size);
-        if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
+            ignis__fail_host_memory(call, (size_t)entry.whole);
+        else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
             ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
     }
+    ignis__blocks_drop(&looked_at);
+    if (wrong == IGNIS_DIAG_HOST_MEMORY)
+        return ignis__failed();
     if (damaged)
         return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
                            faults);
@@ -12664,6 +12992,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     program.header_count = desc->header_count;
     program.image = desc->image;
     program.image_size = desc->image_size;
+    program.part = NULL;
     return program;
 }
 
@@ -13253,6 +13582,33 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
+/*  Those of generation, which others do not warm up. */
+#ifdef IGNIS_MODELS
+#define IGNIS__BUILTINS_MODELS(X)                             \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")    \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")      \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                        \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                        \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                        \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                        \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")            \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")            \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")            \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")            \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1") \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2") \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4") \
+    X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
+#else
+#define IGNIS__BUILTINS_MODELS(X)
+#endif
+
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
 #define IGNIS__BUILTINS(X)                                                                     \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
@@ -13316,8 +13672,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
     X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
     X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
@@ -13340,11 +13696,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
     X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -13405,12 +13761,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
     X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
     X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
     X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
@@ -13419,7 +13775,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+    IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
@@ -13437,6 +13794,107 @@ static const struct {
 #undef IGNIS__BUILTIN_ROW
 };
 
+/*  Kernels from a first to a last one of which sizes, addresses or the device choose, or that are always launched together: records and bundles have
+    all of them or none. Others are there alone. The first one's name is that of the part. */
+static const struct {
+    ignis__builtin first, last;
+} ignis__parts[] = {
+#define IGNIS__PART(first, last)                      \
+    {                                                 \
+        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+    }
+    IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_FINISH),
+    IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
+    IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
+    IGNIS__PART(GEMM, GEMM_SMALL),
+    IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_ODD),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_ODD),
+    IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
+    IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
+    IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
+    IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
+    IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
+    IGNIS__PART(SORT_COUNT, SORT_PASS),
+    IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
+    IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK),
+    IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY),
+    IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
+    IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
+    IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_FEW),
+    IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
+    IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#undef IGNIS__PART
+};
+
+/*  The name of a kernel's part. */
+static const char *ignis__builtin_part(ignis__builtin builtin)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__parts); i++)
+        if (builtin >= ignis__parts[i].first && builtin <= ignis__parts[i].last)
+            return ignis__builtins[ignis__parts[i].first].entry;
+    return ignis__builtins[builtin].entry;
+}
+
+/*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
+IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
+{
+    ignis__program program;
+    char option[256];
+    const char *options[] = {option};
+    memset(&program, 0, sizeof program);
+    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    program.part = ignis__builtin_part(builtin);
+    program.options = options;
+    program.option_count = 1;
+    ignis__request_add(&program, first, last);
+}
+
+/*  Records a kernel for all devices that have it. */
+static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
+{
+    ignis__program program;
+    int first, last;
+    if (!ignis__requests.path[0])
+        return;
+    memset(&program, 0, sizeof program);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    ignis__program_range(&program, &first, &last);
+    ignis__request_own(builtin, dtype, "", first, last);
+}
+
+/*  Whether the bundle has a kernel with these options. */
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+{
+    char name[256];
+    uint32_t i;
+    if (!bundle->data)
+        return false;
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__sources[ignis__builtins[builtin].source].name,
+             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /*  What is loaded of them on each device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
 static struct ignis__builtin_code {
     ignis__module modules[IGNIS__SOURCE_COUNT][IGNIS_DTYPE_COUNT];
@@ -13445,9 +13903,10 @@ static struct ignis__builtin_code {
 
 #define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
 
-/*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
-                                            ignis__module *unit)
+/*  Compiles a source for a dtype, and loads it on a device that is entered; of a bundle a part of it (null: all). `defines` are more options,
+    separated by spaces; null: none. */
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
+                                            const char *defines, ignis__module *unit)
 {
     ignis__program program;
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -13469,16 +13928,18 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
     }
     program.source = text;
     program.name = ignis__sources[source].name;
+    program.part = part;
     program.options = options;
     made = ignis__module_make(call, device, &program, unit);
     ignis__free(text);
     return made;
 }
 
-/*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
+/*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    int source = ignis__builtins[builtin].source;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
     ignis__module made;
     bool loaded;
@@ -13487,7 +13948,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     ignis__mutex_unlock(&lock);
     if (loaded)
         return place;
-    if (!ignis__builtin_make(call, device, source, dtype, NULL, &made))
+    if (!ignis__builtin_make(call, device, source, ignis__builtin_part(builtin), dtype, NULL, &made))
         return NULL;
     ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
     loaded = place->module != NULL;
@@ -13497,21 +13958,6 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     if (loaded)
         ignis__module_unload(&made);
     return place;
-}
-
-/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
-static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
-{
-    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
-    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
-    ignis__module *unit;
-    if (function)
-        return function;
-    unit = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
-    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
-        return NULL;
-    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
-    return function;
 }
 
 /*  The function of a kernel in a variant that more than the dtype decides. */
@@ -13540,8 +13986,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
-IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
-                                                            ignis_dtype dtype, const char *define)
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                        const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -13555,7 +14001,8 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, dtype, define, &variant->module) ||
+    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, ignis__builtin_part(builtin), dtype, define,
+                             &variant->module) ||
         !ignis__function_get(call, device, &variant->module, ignis__builtins[builtin].entry, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -13568,14 +14015,189 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     return variant->function;
 }
 
+/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
+static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+{
+    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
+    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
+    ignis__module *unit;
+    if (function)
+        return function;
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "")) { /* where it has a module of its own */
+        function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
+        ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+        return function;
+    }
+    ignis__request_builtin(builtin, dtype);
+    unit = ignis__builtin_module(call, device, builtin, dtype);
+    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
+        return NULL;
+    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+    return function;
+}
+
+/* --- reading records ------------------------------------------------------------------------------------------------------- */
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    int source;             /* of Ignis' own, or -1 */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__free frees them */
+} ignis__request;
+
+/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
+    (*whole false) no quote at its end. */
+IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+{
+    char *from = *line + strspn(*line, " "), *word = from, *to;
+    if (*from == 0)
+        return NULL;
+    if (*from != '"') {
+        from += strcspn(from, " ");
+        *line = from + (*from != 0);
+        *from = 0;
+        return word;
+    }
+    word = to = ++from;
+    for (; *from && *from != '"'; from++) {
+        bool escaped = *from == '\\' && from[1];
+        from += escaped;
+        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
+    }
+    *whole = *whole && *from == '"';
+    *line = from + (*from != 0);
+    *to = 0;
+    return *whole ? word : NULL;
+}
+
+/*  The source, part and options of a line. */
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *word = ignis__request_word(&line, whole);
+    int source = 0, builtin = 0;
+    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
+        source++;
+    if (!word || source == IGNIS__SOURCE_COUNT) {
+        ignis__text_add(why, "Ignis has no source %s", word ? word : "");
+        return false;
+    }
+    request->source = source;
+    program->name = ignis__sources[source].name;
+    program->source = "";
+    word = ignis__request_word(&line, whole);
+    if (word && *word != '-') {
+        while (builtin < IGNIS__BUILTIN_COUNT &&
+               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
+            builtin++;
+        if (builtin == IGNIS__BUILTIN_COUNT) {
+            ignis__text_add(why, "%s of Ignis has no part %s", program->name, word);
+            return false;
+        }
+        program->part = word;
+        word = ignis__request_word(&line, whole);
+    }
+    for (; word; word = ignis__request_word(&line, whole)) {
+        if (program->option_count == IGNIS__MAX_OPTIONS) {
+            ignis__text_add(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return false;
+        }
+        request->options[program->option_count++] = word;
+    }
+    return true;
+}
+
+/*  A program with all of its text. */
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
+    char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
+    long options = word ? strtol(word, NULL, 10) : -1;
+    if (options < 0 || options > IGNIS__MAX_OPTIONS) {
+        ignis__text_add(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return false;
+    }
+    program->name = name;
+    program->entry = *entry ? entry : NULL;
+    program->source = source;
+    for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
+        request->options[program->option_count++] = word;
+    if (options > 0) {
+        ignis__text_add(why, "there are fewer options than the line says");
+        return false;
+    }
+    request->headers =
+        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    if (!request->headers) {
+        ignis__text_add(why, "out of memory");
+        return false;
+    }
+    while ((word = ignis__request_word(&line, whole)) != NULL) {
+        request->headers[program->header_count].name = word;
+        request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
+        if (!word) {
+            ignis__text_add(why, "a header has no text");
+            return false;
+        }
+    }
+    program->headers = request->headers;
+    return true;
+}
+
+/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+{
+    bool whole = true, read = false;
+    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end;
+    memset(request, 0, sizeof *request);
+    request->source = -1;
+    request->program.options = request->options;
+    if (whole && (!word || *word == '#'))
+        return true;
+    if (whole && strcmp(word, "ignis") == 0) {
+        if (range && atoi(range) == IGNIS_VERSION)
+            return true;
+        ignis__text_add(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return false;
+    }
+    request->first = range ? (int)strtol(range, &end, 10) : -1;
+    request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
+    if (!whole)
+        ;
+    else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
+        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+    else if (strcmp(word, "own") == 0)
+        read = ignis__request_read_own(line, request, &whole, why);
+    else if (strcmp(word, "kernel") == 0)
+        read = ignis__request_read_kernel(line, request, &whole, why);
+    else
+        ignis__text_add(why, "'%s' is not ignis, own or kernel", word);
+    if (!whole) {
+        ignis__text_begin(why, why->data, why->capacity);
+        ignis__text_add(why, "a word has no quote at its end");
+    }
+    if (read && whole)
+        return true;
+    ignis__free(request->headers);
+    request->headers = NULL;
+    return false;
+}
+
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
 
-/*  Jobs are Ignis' own programs, every source in every dtype, then the caller's. Each keeps the failure of its worker for the caller. */
+/*  Jobs are Ignis' own programs (`own` of them), every source in every dtype, then the caller's or those of a record. Each keeps the failure of its
+    worker for the caller. */
 typedef struct ignis__warmup {
     const char *call;
-    int device;
+    ignis__device *device;
+    int own, count;
     const ignis_kernel_desc *descs;
     ignis__record *records;
+    ignis__request *requests; /* instead of descs */
+    char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
 /*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
@@ -13591,31 +14213,75 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
+IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int source, ignis_dtype dtype)
+{
+    int builtin;
+    for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
+        if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
+            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "")))
+            ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
+}
+
+IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int index)
+{
+    ignis__request *request = warmup->requests ? &warmup->requests[index] : NULL;
+    ignis__program program = request ? request->program : ignis__program_from(&warmup->descs[index]);
+    ignis__module module;
+    ignis__outer_call outer;
+    char where[300], *source = NULL;
+    if (request) {
+        snprintf(where, sizeof where, "line %d of %s", request->line, warmup->path);
+        ignis__outer_call_begin(&outer, where, NULL);
+        program.options = request->options;
+    }
+    if (request && request->source >= 0) {
+        program.source = source = ignis__source_join(&ignis__sources[request->source]);
+        if (!source)
+            ignis__fail_host_memory(warmup->call, 1);
+    }
+    if ((program.source || program.image) && ignis__module_make(warmup->call, warmup->device, &program, &module))
+        ignis__module_unload(&module); /* its image stays in the caches */
+    ignis__free(source);
+    if (request)
+        ignis__outer_call_end(&outer);
+}
+
 IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
-    ignis__device *device = &ignis__devices[warmup->device];
-    ignis__module module;
     ignis__binding binding;
     memset(&thread->record, 0, sizeof thread->record);
-    if (ignis__device_enter(warmup->call, device, &binding)) {
-        if (index < IGNIS__WARMUP_OWN) {
-            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
-            for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-                    (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, source, (ignis_dtype)dtype, "")))
-                    ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
-        } else {
-            ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
-            if (ignis__module_make(warmup->call, device, &program, &module))
-                ignis__module_unload(&module); /* its image stays in the caches */
-        }
+    if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
+        if (index < warmup->own)
+            ignis__warmup_own(warmup, index / (IGNIS_DTYPE_COUNT - 1), (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+        else
+            ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
     }
     warmup->records[index] = thread->record;
     thread->record = before;
+}
+
+/*  Runs all jobs. The first failure becomes the thread's. */
+IGNIS__COLD static ignis_status ignis__warmup_run(ignis__warmup *warmup)
+{
+    int count = warmup->own + warmup->count, i;
+    ignis_status status = IGNIS_OK;
+    warmup->records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(count + 1));
+    if (!warmup->records)
+        return ignis__fail_host_memory(warmup->call, sizeof(ignis__record) * (size_t)(count + 1));
+    ignis__parallel(count, ignis__warmup_job, warmup);
+    for (i = 0; i < count; i++) {
+        ignis__record *record = &warmup->records[i];
+        if (record->status != IGNIS_OK && status == IGNIS_OK)
+            status = record->status;
+        if (record->status != IGNIS_OK)
+            ignis__record_adopt(record);
+    }
+    ignis__free(warmup->records);
+    return status;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
@@ -13623,8 +14289,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
     ignis__binding binding;
-    ignis__device *device;
-    ignis_status status = IGNIS_OK;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13635,26 +14299,137 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
             return ignis__failed();
-    device = ignis__device_current_enter(call, &binding);
-    if (!device)
+    memset(&warmup, 0, sizeof warmup);
+    warmup.device = ignis__device_current_enter(call, &binding);
+    if (!warmup.device)
         return ignis__failed();
     ignis__device_leave(&binding);
     warmup.call = call;
-    warmup.device = device->info.device;
+    warmup.own = IGNIS__WARMUP_OWN;
+    warmup.count = count;
     warmup.descs = descs;
-    warmup.records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    if (!warmup.records)
-        return ignis__fail_host_memory(call, sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    ignis__parallel(IGNIS__WARMUP_OWN + count, ignis__warmup_job, &warmup);
-    for (i = 0; i < IGNIS__WARMUP_OWN + count; i++) {
-        ignis__record *record = &warmup.records[i];
-        if (record->status != IGNIS_OK && status == IGNIS_OK)
-            status = record->status;
-        if (record->status != IGNIS_OK)
-            ignis__record_adopt(record);
+    return ignis__warmup_run(&warmup);
+}
+
+static const char ignis__warmup_record_call[] = "ignis_warmup_record";
+
+IGNIS__COLD static void ignis__warmup_free(ignis__warmup *warmup)
+{
+    while (warmup->count > 0)
+        ignis__free(warmup->requests[--warmup->count].headers);
+    ignis__free(warmup->requests);
+    ignis__free(warmup->text);
+    ignis__free(warmup->path);
+    ignis__free(warmup);
+}
+
+IGNIS__COLD static void ignis__warmup_background(void *context)
+{
+    (void)ignis__warmup_run((ignis__warmup *)context);
+    ignis__warmup_free((ignis__warmup *)context);
+}
+
+/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
+{
+    const ignis_device_info *info = &warmup->device->info;
+    int capability = info->compute_major * 10 + info->compute_minor, i;
+    uint64_t key[2], other[2];
+    ignis__program whole = request->program;
+    if (!whole.name || capability < request->first || capability > request->last)
+        return false;
+    if (request->source >= 0 && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
+        return false;
+    if (!ignis__the_bundle.data)
+        whole.part = NULL;
+    ignis__program_key(&whole, key);
+    for (i = 0; i < warmup->count; i++) {
+        whole = warmup->requests[i].program;
+        if (!ignis__the_bundle.data)
+            whole.part = NULL;
+        ignis__program_key(&whole, other);
+        if (key[0] == other[0] && key[1] == other[1])
+            return false;
     }
-    ignis__free(warmup.records);
-    return status;
+    return true;
+}
+
+/*  Reads the requests of a record that are for the device. */
+IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
+{
+    char *line, *end, reason[300];
+    int lines = 1;
+    ignis__text why;
+    for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
+        lines++;
+    warmup->requests = (ignis__request *)ignis__alloc((size_t)lines * sizeof *warmup->requests);
+    if (!warmup->requests) {
+        ignis__fail_host_memory(warmup->call, (size_t)lines * sizeof *warmup->requests);
+        return false;
+    }
+    lines = 0;
+    for (line = warmup->text; line; line = end) {
+        ignis__request *request = &warmup->requests[warmup->count];
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        lines++;
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, request, &why)) {
+            ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path, reason);
+            return false;
+        }
+        request->line = lines;
+        if (ignis__warmup_takes(warmup, request))
+            warmup->count++;
+        else
+            ignis__free(request->headers);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    static const char *const call = ignis__warmup_record_call;
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__ticket *ticket = NULL;
+    ignis__warmup *warmup;
+    ignis__device *device;
+    ignis__binding binding;
+    size_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return result;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    ignis__device_leave(&binding);
+    warmup = (ignis__warmup *)ignis__alloc(sizeof *warmup);
+    if (!warmup) {
+        ignis__fail_host_memory(call, sizeof *warmup);
+        return result;
+    }
+    memset(warmup, 0, sizeof *warmup);
+    warmup->call = call;
+    warmup->device = device;
+    warmup->path = ignis__copy_string(path);
+    warmup->text = (char *)ignis__file_read(path, &size);
+    if (!warmup->path)
+        ignis__fail_host_memory(call, strlen(path) + 1);
+    else if (!warmup->text)
+        ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be read", path);
+    else if (warmup->text[size] = 0, memchr(warmup->text, 0, size))
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+    else if (ignis__warmup_read(warmup))
+        ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
+    if (ticket)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else
+        ignis__warmup_free(warmup);
+    return result;
 }
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
@@ -19901,7 +20676,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
     ignis__gemm p = *product;
     char define[160];
     int columns, direct;
@@ -19909,18 +20684,20 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
-    ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, "", 0, IGNIS__EVERY_ARCH);
-    snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    define[0] = 0;
     if (p.patches_of)
-        ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, define, 0, IGNIS__EVERY_ARCH);
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+    ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
              p.patches_of);
-    if (halves || (dtype == IGNIS_F32 && ignis__allow_tf32))
-        ignis__request_own(IGNIS__SOURCE_GEMM_MMA_CU, dtype, define, 80, IGNIS__EVERY_ARCH);
+    if (rounds)
+        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
     for (columns = 128; halves && (!p.patches_of || p.wgmma_k) && columns <= 256; columns += 128) {
         for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
             ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
-            ignis__request_own(IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
     }
 }
@@ -19937,7 +20714,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (direct && !p->patches.apart && ignis__compile_never &&
             !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
-            !ignis__bundle_has(&ignis__the_bundle, IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, kernel->define)) {
+            !ignis__bundle_has(&ignis__the_bundle, IGNIS__BUILTIN_GEMM_HOPPER, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -20949,6 +21726,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     params[used++] = &part_length;
     params[used++] = &parts;
     ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_FINISH, dtype); /* other sizes have parts */
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
@@ -23616,6 +24394,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
@@ -23732,8 +24512,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
-        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
+        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
+            ignis__request_builtin(norm->rows, dtype); /* what other devices choose */
+            ignis__request_builtin(norm->warp, dtype);
+            if (work->sum)
+                ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+        }
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
@@ -24817,6 +25602,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -25035,6 +25821,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
     if (!op->ok || rows * k == 0)
         return;
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
@@ -25317,6 +26105,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
+    ignis__request_builtin(plan->warp ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype);
+    if (!work->gradient)
+        ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
     if (ignis__cross_entropy_is_few(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
@@ -26066,19 +26858,19 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.forward_kernel].source, dtype, variant.define, kinds[i].first, kinds[i].last);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first, kinds[i].last);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
         snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
-        ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, dtype, define, 90, 90);
+        ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         while (ignis__attention_hopper[k].head_dim < p->head_dim)
             k++;
         for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
                      groups);
-            ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
@@ -26738,8 +27530,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
         ignis__decode_variant variant;
         op->as_major = major;
         variant = ignis__decode_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.kernel].source, dtype, variant.define, major == 7 ? 0 : 80,
-                           major == 7 ? 79 : IGNIS__EVERY_ARCH);
+        ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, major == 7 ? 79 : IGNIS__EVERY_ARCH);
     }
     op->as_major = 0;
 }
@@ -27991,8 +28782,8 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     where they are: they become shorter, if anything. */
 typedef struct ignis__json {
     char *start, *at, *end;
+    const char *what; /* it reads, in messages; null: the header */
     char fault[256];  /* "" for none */
-    const char *what; /* is read, in messages (the header) */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -28207,6 +28998,51 @@ static void ignis__json_skip_scalar(ignis__json *json)
     }
     if (!ok)
         ignis__json_fail(json, "there is no value");
+}
+
+/*  The value of a decimal number, of digits that were checked: exact up to 2^53 and 22 decimals, and within a few units of the last place
+    beyond. strtod goes by the program's locale. */
+IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
+{
+    double value = 0, power = 1, factor = 10;
+    bool negative = text < end && *text == '-', fraction = false, shrinks;
+    int exponent = 0, shift = 0;
+    uint64_t digits = 0;
+    for (text += negative; text < end && *text != 'e' && *text != 'E'; text++) {
+        if (*text == '.') {
+            fraction = true;
+        } else if (digits < UINT64_C(1000000000000000000)) {
+            digits = digits * 10 + (uint64_t)(*text - '0');
+            shift -= fraction;
+        } else {
+            shift += !fraction;
+        }
+    }
+    if (text < end) {
+        shrinks = text + 1 < end && text[1] == '-';
+        for (text += text + 1 < end && (shrinks || text[1] == '+') ? 2 : 1; text < end && exponent < 100000; text++)
+            exponent = exponent * 10 + (*text - '0');
+        shift += shrinks ? -exponent : exponent;
+    }
+    value = (double)digits;
+    for (exponent = shift < 0 ? -shift : shift; exponent && digits; exponent >>= 1, factor *= factor)
+        power *= exponent & 1 ? factor : 1;
+    value = digits == 0 ? 0 : shift < 0 ? value / power : value * power;
+    return negative ? -value : value;
+}
+
+/*  Any number. */
+IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
+{
+    const char *begin;
+    char c = ignis__json_peek(json);
+    begin = json->at;
+    if (c != '-' && (c < '0' || c > '9')) {
+        ignis__json_fail(json, "a number is missing");
+        return 0;
+    }
+    ignis__json_skip_scalar(json);
+    return json->fault[0] ? 0 : ignis__decimal(begin, json->at);
 }
 
 #define IGNIS__JSON_DEPTH 64
@@ -28565,15 +29401,16 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 }
 
 /*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
-    aligned. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+    aligned. metadata: an object of JSON, or null. A capacity of 0 only measures. */
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
+                                                   size_t capacity)
 {
     ignis__text text;
     int i, k;
     ignis__text_begin(&text, header, capacity);
-    ignis__text_add(&text, "{");
+    ignis__text_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
     for (i = 0; i < count; i++) {
-        if (i)
+        if (i || metadata)
             ignis__text_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
         ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
@@ -28699,9 +29536,9 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count, const char *metadata)
 {
-    size_t size = ignis__safetensors_write(items, count, NULL, 0);
+    size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
     char *header;
     bool ok;
@@ -28718,7 +29555,7 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     }
     for (i = 0; i < 8; i++)
         length[i] = (unsigned char)(size >> 8 * i);
-    ignis__safetensors_write(items, count, header, size + 1);
+    ignis__safetensors_write(items, count, metadata, header, size + 1);
     ok = ignis__save_write(call, path, file, length, 8) && ignis__save_write(call, path, file, header, (int64_t)size);
     ignis__free(header);
     return ok;
@@ -28743,7 +29580,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
 }
 
 /*  Writes a new file, down to the disk. */
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                             const char *metadata)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_NEW);
     void *chunk;
@@ -28755,7 +29593,7 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
     ok = chunk != NULL;
     if (!ok)
         ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK);
-    ok = ok && ignis__save_header(call, path, file, items, count);
+    ok = ok && ignis__save_header(call, path, file, items, count, metadata);
     for (i = 0; ok && i < count; i++)
         ok = ignis__save_array(call, path, file, lent[items[i].index].array, chunk);
     ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
@@ -28766,7 +29604,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 }
 
 /*  Writes a file beside the path, and puts it there when it is whole. */
-static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                                   const char *metadata)
 {
     char *part;
     bool ok;
@@ -28779,7 +29618,8 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
         ignis__fail_host_memory(call, strlen(path) + 64);
         return false;
     }
-    ok = ignis__save_file(call, part, items, lent, count) && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    ok = ignis__save_file(call, part, items, lent, count, metadata) &&
+         (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
     if (ok)
         ignis__folder_flush(path);
     else
@@ -28788,9 +29628,10 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     return ok;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+/*  metadata: an object of JSON for the header, or null. */
+static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
+                                const char *metadata)
 {
-    static const char call[] = "ignis_save";
     ignis__lent *lent;
     ignis__stored *items;
     bool ok;
@@ -28805,12 +29646,17 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
     ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
-         ignis__save_atomically(call, path, items, lent, count);
+         ignis__save_atomically(call, path, items, lent, count, metadata);
     if (lent)
         ignis__lent_release(call, lent, count, ok);
     ignis__free(lent);
     ignis__free(items);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+{
+    return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
@@ -36603,9 +37449,3206 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
    >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
    =============================================================================================================== */
 
+/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
+    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
+    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__MODEL_STOPS 16
+
+typedef struct ignis__layer {
+    ignis_tensor attn_norm, attn_norm_bias;
+    ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
+    ignis_tensor q_norm, k_norm;
+    ignis_tensor o, o_bias;
+    ignis_tensor mlp_norm, mlp_norm_bias;
+    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor down, down_bias;
+} ignis__layer;
+
+/*  How positions are stretched, as the description says it. */
+typedef enum ignis__stretch {
+    IGNIS__STRETCH_NONE,
+    IGNIS__STRETCH_LINEAR,
+    IGNIS__STRETCH_LLAMA3,
+    IGNIS__STRETCH_YARN,
+    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+} ignis__stretch;
+
+typedef struct ignis__model {
+    ignis__slot slot; /* first */
+    ignis_model_family family;
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab, context;
+    float norm_eps, attention_scale;
+    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool tied;            /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF];
+    float inv_freq[IGNIS__MODEL_HALF]; /* the same for ignis_rope */
+    ignis_dtype dtype, cache_dtype;
+    int room, sequences; /* of the cache: tokens of a sequence, sequences */
+    int32_t bos;         /* -1: none */
+    int32_t stops[IGNIS__MODEL_STOPS];
+    int stop_count; /* tokens that end a text */
+    ignis__device *device;
+    ignis_tensor embedding, positions, norm, norm_bias, head;
+    ignis__layer *layer;
+    double eps, theta, attention_factor;
+    ignis__stretch stretch;
+    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
+    int64_t parameters, weight_bytes, file_bytes;
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
+} ignis__model;
+
+static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
+
+static const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2", "qwen3"};
+
+/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+
+/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+typedef struct ignis__config_item {
+    char name[64]; /* a longer one is nothing that anybody asks for */
+    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
+    double number; /* true is 1 */
+    const char *text;
+} ignis__config_item;
+
+typedef struct ignis__config {
+    char *file; /* its text; the texts of items are in it */
+    ignis__config_item *items;
+    int count, capacity;
+    bool no_memory;
+} ignis__config;
+
+static void ignis__config_close(ignis__config *config)
+{
+    ignis__free(config->items);
+    ignis__free(config->file);
+    memset(config, 0, sizeof *config);
+}
+
+static ignis__config_item *ignis__config_add(ignis__config *config, const char *name)
+{
+    if (config->count == config->capacity) {
+        int capacity = config->capacity ? config->capacity * 2 : 64;
+        ignis__config_item *items = (ignis__config_item *)ignis__alloc((size_t)capacity * sizeof *items);
+        config->no_memory = !items;
+        if (!items)
+            return NULL;
+        if (config->count)
+            memcpy(items, config->items, (size_t)config->count * sizeof *items);
+        ignis__free(config->items);
+        config->items = items;
+        config->capacity = capacity;
+    }
+    snprintf(config->items[config->count].name, sizeof config->items->name, "%s", name);
+    return &config->items[config->count++];
+}
+
+/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+{
+    char c = ignis__json_peek(json), inner[160];
+    ignis__config_item *item = ignis__config_add(config, name);
+    bool first = true;
+    size_t size;
+    if (!item || json->fault[0]) {
+        ignis__json_fail(json, "memory has run out");
+        return;
+    }
+    item->kind = c;
+    if ((c == '{' || c == '[') && depth == 4) {
+        ignis__json_skip(json);
+    } else if (c == '{') {
+        json->at++;
+        while (ignis__json_more(json, '}', &first)) {
+            const char *key = ignis__json_string(json, &size);
+            snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
+            ignis__json_expect(json, ':');
+            ignis__config_value(json, config, inner, depth + 1);
+        }
+    } else if (c == '[') {
+        json->at++;
+        snprintf(inner, sizeof inner, "%.60s[]", name);
+        while (ignis__json_more(json, ']', &first))
+            ignis__config_value(json, config, inner, depth + 1);
+    } else if (c == '"') {
+        item->kind = 't';
+        item->text = ignis__json_string(json, &size);
+    } else if (c == '-' || (c >= '0' && c <= '9')) {
+        item->kind = 'n';
+        item->number = ignis__json_number(json);
+    } else {
+        item->kind = c == 'n' ? '0' : 'b';
+        item->number = c == 't';
+        ignis__json_skip_scalar(json);
+    }
+}
+
+/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+{
+    ignis__json json;
+    int64_t length = 0;
+    int file;
+    bool ok;
+    memset(config, 0, sizeof *config);
+    file = ignis__file_open(path, &length);
+    if (file < 0)
+        return !wanted || ignis__file_fail(call, path, "opened");
+    if (length > IGNIS__HEADER_LIMIT) {
+        ignis__file_close(file);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        return false;
+    }
+    config->file = (char *)ignis__alloc((size_t)length + 1);
+    if (!config->file)
+        ignis__fail_host_memory(call, (size_t)length + 1);
+    ok = config->file != NULL;
+    if (ok && ignis__file_read_at(file, 0, config->file, length) != length)
+        ok = ignis__file_fail(call, path, "read");
+    ignis__file_close(file);
+    if (ok) {
+        memset(&json, 0, sizeof json);
+        json.what = "the file";
+        json.start = json.at = config->file;
+        json.end = config->file + length;
+        if (ignis__json_peek(&json) != '{')
+            ignis__json_fail(&json, "there is no { to begin with");
+        else
+            ignis__config_value(&json, config, "", 0);
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the end of the JSON text");
+        if (config->no_memory)
+            ignis__fail_host_memory(call, sizeof *config->items);
+        else if (json.fault[0])
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' is no sound JSON file: %s", path, json.fault);
+        ok = !json.fault[0] && !config->no_memory;
+    }
+    if (!ok)
+        ignis__config_close(config);
+    return ok;
+}
+
+/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+{
+    int i;
+    for (i = config->count - 1; i >= 0; i--)
+        if (strcmp(config->items[i].name, name) == 0)
+            return config->items[i].kind == '0' ? NULL : &config->items[i];
+    return NULL;
+}
+
+/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that nobody knows */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+static void ignis__model_files_close(ignis__model_files *files)
+{
+    int i;
+    for (i = 0; i < files->path_count; i++) {
+        if (files->shards)
+            ignis__load_close(&files->shards[i]);
+        ignis__free(files->paths[i]);
+    }
+    ignis__free(files->shards);
+    ignis__free(files->paths);
+    ignis__free(files->sources);
+    ignis__config_close(&files->config);
+    ignis__config_close(&files->index);
+    ignis__config_close(&files->generation);
+    if (files->is_gguf)
+        ignis__gguf_close(&files->gguf);
+    memset(files, 0, sizeof *files);
+}
+
+/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+static char *ignis__model_path(const char *call, const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = (char *)ignis__alloc(size);
+    if (path)
+        snprintf(path, size, "%s%s%s", folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/", name);
+    else
+        ignis__fail_host_memory(call, size);
+    return path;
+}
+
+static int ignis__model_source_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
+}
+
+static const ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+{
+    ignis__model_source key;
+    memset(&key, 0, sizeof key);
+    key.name = name;
+    return files->source_count ? (const ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key,
+                                                                      ignis__model_source_order)
+                               : NULL;
+}
+
+/*  Makes room for the list of tensors. */
+static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+{
+    size_t size = (size_t)(count + 1) * sizeof *files->sources;
+    files->sources = (ignis__model_source *)ignis__alloc(size);
+    if (!files->sources)
+        ignis__fail_host_memory(files->call, size);
+    return files->sources != NULL;
+}
+
+static bool ignis__model_sort(ignis__model_files *files)
+{
+    int64_t i;
+    if (files->source_count > 1)
+        qsort(files->sources, (size_t)files->source_count, sizeof *files->sources, ignis__model_source_order);
+    for (i = 1; i < files->source_count; i++) {
+        if (strcmp(files->sources[i - 1].name, files->sources[i].name) == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s is in '%s' and again in '%s'",
+                        ignis__name_write(files->sources[i].name).text, files->paths[files->sources[i - 1].file],
+                        files->paths[files->sources[i].file]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Opens the files of tensors whose names are given, each once. */
+static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+{
+    int64_t total = 0;
+    int i, k;
+    files->paths = (char **)ignis__alloc(((size_t)count + 1) * sizeof *files->paths);
+    files->shards = (ignis__load *)ignis__alloc(((size_t)count + 1) * sizeof *files->shards);
+    if (!files->paths || !files->shards) {
+        ignis__fail_host_memory(files->call, ((size_t)count + 1) * sizeof *files->shards);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        char *path = ignis__model_path(files->call, files->path, names[i]);
+        if (!path || !ignis__load_open(files->call, path, &files->shards[i])) {
+            ignis__free(path);
+            return false;
+        }
+        files->paths[files->path_count++] = path;
+        total += files->shards[i].file.count;
+    }
+    if (!ignis__model_sources(files, total))
+        return false;
+    for (i = 0; i < count; i++) {
+        for (k = 0; k < files->shards[i].file.count; k++) {
+            const ignis__stored *item = &files->shards[i].file.items[k];
+            ignis__model_source *source = &files->sources[files->source_count++];
+            source->name = item->name;
+            source->shape = item->shape;
+            source->file = i;
+            source->begin = files->shards[i].file.data + item->begin;
+            source->end = files->shards[i].file.data + item->end;
+            source->type = ignis__stored_types[item->type].name;
+            source->dtype = ignis__stored_types[item->type].dtype;
+            source->elements = 1;
+            source->bytes = ignis__stored_types[item->type].bits / 8;
+        }
+    }
+    return ignis__model_sort(files);
+}
+
+/*  The shards that model.safetensors.index.json names. */
+static bool ignis__model_index(ignis__model_files *files, const char *path)
+{
+    static const char prefix[] = "weight_map";
+    const char **names;
+    int count = 0, i, k;
+    bool inside = false, ok = true;
+    if (!ignis__config_open(files->call, path, true, &files->index))
+        return false;
+    names = (const char **)ignis__alloc(((size_t)files->index.count + 1) * sizeof *names);
+    if (!names) {
+        ignis__fail_host_memory(files->call, ((size_t)files->index.count + 1) * sizeof *names);
+        return false;
+    }
+    for (i = 0; ok && i < files->index.count; i++) {
+        const ignis__config_item *item = &files->index.items[i];
+        const char *name = item->text;
+        inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
+        if (!inside)
+            continue;
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
+                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+            ok = false;
+        }
+        for (k = count - 1; ok && k >= 0 && strcmp(names[k], name) != 0; k--)
+            continue;
+        if (ok && k < 0)
+            names[count++] = name;
+    }
+    if (ok && count == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no weight_map that names a file", path);
+        ok = false;
+    }
+    ok = ok && ignis__model_shards(files, names, count);
+    ignis__free((void *)names);
+    return ok;
+}
+
+static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
+{
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
+        if (name && strcmp(name, ignis__model_families[i]) == 0)
+            files->family = (ignis_model_family)i;
+    if (files->family)
+        return true;
+    if (name)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
+                    ignis__name_write(name).text);
+    else
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
+    return false;
+}
+
+static bool ignis__model_open_folder(ignis__model_files *files)
+{
+    char *config = ignis__model_path(files->call, files->path, "config.json");
+    char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
+    char *generation = ignis__model_path(files->call, files->path, "generation_config.json");
+    const ignis__config_item *type;
+    static const char *const whole[] = {"model.safetensors"};
+    int64_t size, time;
+    bool ok = config && index && generation && ignis__config_open(files->call, config, true, &files->config) &&
+              ignis__config_open(files->call, generation, false, &files->generation);
+    if (ok) {
+        type = ignis__config_find(&files->config, "model_type");
+        ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
+    }
+    if (ok)
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+    ignis__free(config);
+    ignis__free(index);
+    ignis__free(generation);
+    return ok;
+}
+
+static bool ignis__model_open_gguf(ignis__model_files *files)
+{
+    const char *architecture = NULL;
+    size_t size;
+    int64_t i;
+    files->is_gguf = true;
+    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
+        files->is_gguf = false;
+        return false;
+    }
+    files->paths = (char **)ignis__alloc(sizeof *files->paths);
+    if (files->paths && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
+        files->path_count = 1;
+    if (!files->path_count) {
+        ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
+        return false;
+    }
+    if (ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        return false;
+    for (i = 0; i < files->gguf.tensor_count; i++) {
+        const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
+        ignis__model_source *source = &files->sources[files->source_count++];
+        source->name = tensor->name;
+        source->shape = tensor->shape;
+        source->begin = tensor->begin;
+        source->end = tensor->end;
+        if (tensor->type < 0)
+            continue;
+        source->type = ignis__gguf_types[tensor->type].name;
+        source->dtype = ignis__gguf_types[tensor->type].dtype;
+        source->elements = ignis__gguf_types[tensor->type].elements;
+        source->bytes = ignis__gguf_types[tensor->type].bytes;
+        if (ignis__gguf_types[tensor->type].readable && !source->dtype)
+            source->quant = ignis__gguf_types[tensor->type].id;
+    }
+    return ignis__model_sort(files);
+}
+
+/* --- the description ---------------------------------------------------------------------------------------------------------- */
+
+/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+{
+    const ignis__config_item *item;
+    char name[96];
+    if (files->is_gguf) {
+        if (!gguf)
+            return IGNIS__GGUF_NONE;
+        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        return ignis__gguf_real(&files->gguf, name, value);
+    }
+    item = json ? ignis__config_find(&files->config, json) : NULL;
+    if (!item)
+        return IGNIS__GGUF_NONE;
+    if (item->kind != 'n') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is no number", files->path, json);
+        return IGNIS__GGUF_BAD;
+    }
+    *value = item->number;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    const char *name = files->is_gguf ? gguf : json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
+                    files->path, name ? name : json, value, most);
+        return false;
+    }
+    *size = (int)value;
+    return true;
+}
+
+/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0)
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+    else if (!(value > 0 && value < 1e12))
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+                    files->is_gguf ? gguf : json, value);
+    else
+        *real = value;
+    return value > 0 && value < 1e12;
+}
+
+/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+static const struct {
+    unsigned families; /* 1 << each */
+    const char *name;
+    char kind; /* of the value that is wanted: 'n', 't', 'b'; '0': none at all; 'f' false or not there */
+    double number;
+    const char *texts[3];
+} ignis__model_demands[] = {
+    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "num_experts", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "num_local_experts", '0', 0, {NULL, NULL, NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+};
+
+/*  Refuses what is in config.json and would be ignored. */
+static bool ignis__model_demand(const ignis__model_files *files)
+{
+    char said[80];
+    int i, d, k;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
+            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+                continue;
+            if (item->kind == 't')
+                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+            else if (item->kind == 'n')
+                snprintf(said, sizeof said, "%g", item->number);
+            else
+                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+            if (fits && (item->kind == 'n' || item->kind == 'b'))
+                fits = item->number == ignis__model_demands[d].number;
+            if (fits && item->kind == 't') {
+                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                    continue;
+                fits = ignis__model_demands[d].texts[k] != NULL;
+            }
+            if (fits)
+                continue;
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
+                        item->name, said);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The same for a GGUF file: numbers that have to be 0, or what they are anyway. */
+static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+{
+    static const char *const names[] = {"expert_count", "attention.sliding_window", "rope.dimension_count", "attention.value_length",
+                                        "attention.logit_softcapping"};
+    double value, wanted;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        wanted = i == 2 || i == 3 ? model->head_dim : 0;
+        value = wanted;
+        if (ignis__model_number(files, NULL, names[i], &value) == IGNIS__GGUF_BAD)
+            return false;
+        if (value != wanted) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
+                        ignis__model_families[files->family], names[i], value, wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+static double ignis__ln(double x)
+{
+    const double ln2 = 0.69314718055994530942;
+    double power, square, sum = 0;
+    int exponent = 0, i;
+    for (; x > 1.5; x /= 2)
+        exponent++;
+    for (; x < 0.75; x *= 2)
+        exponent--;
+    power = (x - 1) / (x + 1);
+    square = power * power;
+    for (i = 1; i < 60; i += 2, power *= square)
+        sum += power / i;
+    return 2 * sum + exponent * ln2;
+}
+
+static double ignis__floor(double x)
+{
+    double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+
+/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+{
+    double wave = IGNIS__TURN / frequency, slope;
+    if (wave > original / low)
+        return frequency / factor;
+    if (wave < original / high)
+        return frequency;
+    slope = (original / wave - low) / (high - low);
+    return (1 - slope) * frequency / factor + slope * frequency;
+}
+
+static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+{
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+        continue;
+    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    if (i < IGNIS__COUNT(kinds))
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; default, linear, llama3 and yarn are known",
+                files->path, ignis__name_write(kind).text);
+    return false;
+}
+
+/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
+    rope_parameters; or by keys of a GGUF file. */
+static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+{
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const ignis__config_item *kind;
+    char name[80];
+    size_t size;
+    double context = model->context;
+    bool yarn;
+#define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
+    model->attention_factor = 1;
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta))
+            return false;
+    } else {
+        kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_type"));
+        kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
+        text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
+        if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
+            snprintf(name, sizeof name, "rope_theta");
+        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+            return false;
+    }
+    if (text && !ignis__model_stretch_kind(files, model, text))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_NONE)
+        return true;
+    yarn = model->stretch == IGNIS__STRETCH_YARN;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), "rope.scaling.factor", 0, &model->factor))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_LINEAR)
+        return true;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
+                           yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
+                           yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
+                           yarn ? 32 : 0, &model->high))
+        return false;
+    if (model->high <= model->low) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
+                    files->path, model->low, model->high);
+        return false;
+    }
+    if (!yarn)
+        return true;
+    model->attention_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    return ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", model->attention_factor,
+                             &model->attention_factor);
+#undef IGNIS__IN_GROUP
+}
+
+/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+static double ignis__model_yarn_at(const ignis__model *model, double turns)
+{
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+}
+
+/*  f_i = theta^(-2 i / head_dim), stretched. */
+static void ignis__model_frequencies(ignis__model *model)
+{
+    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    int i;
+    if (model->stretch == IGNIS__STRETCH_YARN) {
+        low = ignis__floor(ignis__model_yarn_at(model, model->high));
+        high = -ignis__floor(-ignis__model_yarn_at(model, model->low));
+        low = low < 0 ? 0 : low;
+        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high == low ? high + 0.001 : high;
+    }
+    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+        t = (i - low) / (high - low == 0 ? 1 : high - low);
+        t = t < 0 ? 0 : t > 1 ? 1 : t;
+        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
+                                : model->stretch == IGNIS__STRETCH_LLAMA3
+                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
+                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
+                                                                        : f;
+    }
+}
+
+/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->head_dim / 2, guess;
+    bool like;
+    if (!source)
+        return true;
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+                    source->type ? source->type : "of an unknown type", ignis__shape_write(&source->shape).text, half);
+        return false;
+    }
+    if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
+        return ignis__file_fail(files->call, files->path, "read");
+    for (i = 0; i < half; i++) {
+        if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
+                        files->path, (double)divisor[i], i);
+            return false;
+        }
+    }
+    model->stretch = IGNIS__STRETCH_TABLE;
+    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+        for (like = true, i = 0; i < half; i++) {
+            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
+        }
+        if (!like)
+            continue;
+        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+
+/*  Tokens that begin and end a text. What is not there, or makes no sense, is none. */
+static void ignis__model_ends(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
+    const ignis__config_item *item;
+    int64_t value = -1;
+    int i, k;
+    model->bos = -1;
+    if (files->is_gguf) {
+        if (ignis__gguf_find(&files->gguf, "tokenizer.ggml.bos_token_id") &&
+            ignis__gguf_int(&files->gguf, "tokenizer.ggml.bos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->bos = (int32_t)value;
+        if (ignis__gguf_int(&files->gguf, "tokenizer.ggml.eos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->stops[model->stop_count++] = (int32_t)value;
+        return;
+    }
+    item = ignis__config_find(&files->config, "bos_token_id");
+    if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
+        model->bos = (int32_t)item->number;
+    for (k = 0; k < 2; k++) {
+        const ignis__config *config = k == 0 ? &files->generation : &files->config;
+        for (i = 0; i < config->count && model->stop_count < IGNIS__MODEL_STOPS; i++) {
+            item = &config->items[i];
+            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n' && item->number >= 0 &&
+                item->number < model->vocab)
+                model->stops[model->stop_count++] = (int32_t)item->number;
+        }
+        if (model->stop_count) /* generation_config.json knows best */
+            break;
+    }
+}
+
+/*  Fills in what the description says. */
+IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+{
+    bool old = files->family == IGNIS_MODEL_GPT2;
+    const ignis__model_source *table;
+    const ignis__config_item *tied;
+    const int limit = 1 << 24;
+    int i;
+    model->family = files->family;
+    model->rms = model->rope = !old;
+    model->gelu = old;
+    if (!files->is_gguf && !ignis__model_demand(files))
+        return false;
+    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
+        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
+                           &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
+                           &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+        return false;
+    if (model->hidden % model->heads == 0)
+        i = model->hidden / model->heads;
+    else
+        i = 0;
+    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
+                    model->hidden);
+        return false;
+    }
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+        return false;
+    if (model->heads % model->kv_heads != 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
+                    model->kv_heads);
+        return false;
+    }
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
+                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    if (files->is_gguf) { /* the table says how many tokens there are */
+        table = ignis__model_source_find(files, "token_embd.weight");
+        model->vocab =
+            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->tied = !ignis__model_source_find(files, "output.weight");
+        if (!ignis__model_demand_gguf(files, model))
+            return false;
+    } else {
+        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+            return false;
+        tied = ignis__config_find(&files->config, "tie_word_embeddings");
+        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    }
+    if (model->rope && !ignis__model_stretch(files, model))
+        return false;
+    model->attention_factor = model->rope ? model->attention_factor : 1;
+    if (model->rope)
+        ignis__model_frequencies(model);
+    if (model->rope && !ignis__model_divisors(files, model))
+        return false;
+    for (i = 0; model->rope && i < model->head_dim / 2; i++)
+        model->inv_freq[i] = (float)model->frequencies[i];
+    model->norm_eps = (float)model->eps;
+    model->attention_scale = (float)(model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2));
+    ignis__model_ends(files, model);
+    return true;
+}
+
+/* --- which tensors become which weights -------------------------------------------------------------------------------- */
+
+#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+#define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
+
+/*  How a tensor lies in the file, where it lies differently. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
+    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
+    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+};
+
+/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
+    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+typedef struct ignis__model_row {
+    unsigned families, optional; /* 1 << each */
+    bool in_layer;
+    size_t member;      /* of ignis__layer or ignis__model */
+    char rows, columns; /* columns 0: one dimension */
+    int how;
+    const char *hf, *gguf;
+    const char *whole; /* the name of the weight, if there are other rows in it */
+} ignis__model_row;
+
+#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
+#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
+#define IGNIS__ROW_G (1u << IGNIS_MODEL_GPT2), 0
+#define IGNIS__ROW_L IGNIS__MODEL_ROTARY, 0
+#define IGNIS__ROW_B IGNIS__MODEL_ROTARY, IGNIS__MODEL_BIASES
+#define IGNIS__ROW_O IGNIS__MODEL_ROTARY, IGNIS__MODEL_ROTARY
+#define IGNIS__ROW_3 (1u << IGNIS_MODEL_QWEN3), 0
+#define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
+#define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
+
+static const ignis__model_row ignis__model_rows[] = {
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm_bias), 'H', 0, 0, "ln_f.bias", "output_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
+
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
+     IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", NULL},
+};
+
+/*  A name of the table with its layer. */
+typedef struct ignis__model_name {
+    char text[96];
+} ignis__model_name;
+
+static ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+{
+    ignis__model_name name;
+    const char *place = strchr(pattern, '#');
+    if (place)
+        snprintf(name.text, sizeof name.text, "%s%.*s%d%s", prefix, (int)(place - pattern), pattern, layer, place + 1);
+    else
+        snprintf(name.text, sizeof name.text, "%s%s", prefix, pattern);
+    return name;
+}
+
+static int64_t ignis__model_letter(const ignis__model *model, char letter)
+{
+    switch (letter) {
+    case 'V': return model->vocab;
+    case 'P': return model->context;
+    case 'H': return model->hidden;
+    case '3': return (int64_t)3 * model->hidden;
+    case 'Q': return (int64_t)model->heads * model->head_dim;
+    case 'K': return (int64_t)model->kv_heads * model->head_dim;
+    case 'D': return model->head_dim;
+    case 'I': return model->inner;
+    default: return 1;
+    }
+}
+
+/*  A row of the table for one layer. */
+typedef struct ignis__model_part {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    const ignis__model_source *from;
+    ignis_tensor *to;
+} ignis__model_part;
+
+/*  The prefix of the names of a family that has one: GPT-2's first files have none. */
+static const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+{
+    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight")) ? "transformer." : "";
+}
+
+static ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row,
+                                              int layer)
+{
+    bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
+    if (files && files->is_gguf)
+        return ignis__model_name_write("", row->gguf, layer);
+    return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+}
+
+static ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+{
+    char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
+    return (ignis_tensor *)(void *)(base + row->member);
+}
+
+/*  Whether the weight of a row is there: in the files, or in the model where those are null. */
+static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row, int layer)
+{
+    int i;
+    if (row->how & IGNIS__MODEL_HEAD)
+        return !model->tied;
+    if (!(row->optional >> model->family & 1))
+        return true;
+    if (!files)
+        return ignis__model_member(model, row, layer)->id != 0;
+    for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+        const ignis__model_row *other = &ignis__model_rows[i];
+        if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
+            ignis__model_source_find(files, ignis__model_name_of(files, model, other, layer).text))
+            return true;
+    }
+    return false;
+}
+
+/*  Every part that there is, those of one weight behind each other. files: null for those of an open model. Returns how many; parts may be null. */
+static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
+{
+    int count = 0, first = 0, i, layer;
+    for (layer = -1; layer < model->layers; layer++) {
+        const ignis__model_row *before = NULL;
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) || !ignis__model_has(files, model, row, layer))
+                continue;
+            if (parts) {
+                ignis__model_part *part = &parts[count];
+                memset(part, 0, sizeof *part);
+                part->row = row;
+                part->layer = layer;
+                part->rows = ignis__model_letter(model, row->rows);
+                part->columns = ignis__model_letter(model, row->columns);
+                part->to = ignis__model_member(model, row, layer);
+                if (before && before->member == row->member)
+                    part->first = parts[count - 1].first + parts[count - 1].rows;
+                else
+                    first = count;
+                parts[first].total += part->rows;
+            }
+            before = row;
+            count++;
+        }
+    }
+    return count;
+}
+
+static ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files, ignis__model *model, int *count)
+{
+    ignis__model_part *parts;
+    size_t size;
+    *count = ignis__model_parts(files, model, NULL);
+    size = ((size_t)*count + 1) * sizeof *parts;
+    parts = (ignis__model_part *)ignis__alloc(size);
+    if (parts)
+        (void)ignis__model_parts(files, model, parts);
+    else
+        ignis__fail_host_memory(call, size);
+    return parts;
+}
+
+/*  Finds the tensor of every part, and checks that it can become it. */
+IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+{
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int i, k;
+    for (i = 0; i < count; i++) {
+        ignis__model_part *part = &parts[i];
+        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        const ignis__model_source *source = ignis__model_source_find(files, name.text);
+        ignis_shape wanted;
+        memset(&wanted, 0, sizeof wanted);
+        wanted.ndim = part->row->columns ? 2 : 1;
+        wanted.dim[0] = part->rows;
+        if (wanted.ndim == 2)
+            wanted.dim[1] = part->columns;
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+            wanted.dim[0] = part->columns;
+            wanted.dim[1] = part->rows;
+        }
+        if (!source) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+                        ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+                        ignis__name_write(name.text).text, files->path, source->type ? source->type : "that is not known");
+            return false;
+        }
+        if (!ignis__shape_same(&source->shape, &wanted)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
+                        ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
+                        ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (source->quant && wanted.ndim == 1) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
+                        ignis__name_write(name.text).text, files->path, source->type);
+            return false;
+        }
+        part->from = source;
+        numel = part->rows * part->columns; /* of the file's own shape: it fits */
+        elements[source->quant ? 0 : source->dtype] += numel;
+        model->parameters += numel;
+        model->file_bytes += source->end - source->begin;
+    }
+    if (!model->dtype) {
+        for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
+            k = elements[i] > elements[k] ? i : k;
+        model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
+    }
+    if (!model->cache_dtype)
+        model->cache_dtype = model->dtype;
+    model->weight_bytes = model->parameters * ignis__dtypes[model->dtype].size;
+    return true;
+}
+
+/* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
+
+/*  A half as a float. */
+static float ignis__half_at(const unsigned char *at) { return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5); }
+
+/*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
+static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
+{
+    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
+    *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+}
+
+/*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
+static void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+{
+    float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
+    int i, j, k, scale = 0, least = 0, q;
+    switch (type) {
+    case IGNIS__GGUF_Q8_0:
+        for (i = 0; i < 32; i++)
+            out[i] = d * (float)(signed char)block[2 + i];
+        break;
+    case IGNIS__GGUF_Q4_0:
+        for (i = 0; i < 16; i++) {
+            out[i] = d * (float)((block[2 + i] & 15) - 8);
+            out[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
+        }
+        break;
+    case IGNIS__GGUF_Q4_1:
+        m = ignis__half_at(block + 2);
+        for (i = 0; i < 16; i++) {
+            float low = d * (float)(block[4 + i] & 15), high = d * (float)(block[4 + i] >> 4);
+            out[i] = low + m;
+            out[i + 16] = high + m;
+        }
+        break;
+    case IGNIS__GGUF_Q6_K:
+        for (i = 0; i < 256; i++) {
+            int h = i / 128, g = i % 128 / 32, l = i % 32;
+            q = (block[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) | (block[128 + 32 * h + l] >> 2 * g & 3) << 4;
+            m = d * (float)(signed char)block[192 + i / 16];
+            out[i] = m * (float)(q - 32);
+        }
+        break;
+    default: /* Q4_K, Q5_K */
+        m = ignis__half_at(block + 2);
+        for (j = 0; j < 8; j++) {
+            const unsigned char *nibbles = block + (type == IGNIS__GGUF_Q5_K ? 48 : 16) + 32 * (j / 2);
+            float step, base;
+            ignis__k_scale(block + 4, j, &scale, &least);
+            step = d * (float)scale;
+            base = m * (float)least;
+            for (k = 0; k < 32; k++) {
+                float value;
+                q = nibbles[k] >> 4 * (j & 1) & 15;
+                if (type == IGNIS__GGUF_Q5_K)
+                    q |= (block[16 + k] >> j & 1) << 4;
+                value = step * (float)q;
+                out[32 * j + k] = value - base;
+            }
+        }
+    }
+}
+
+/*  Converts a row of the file. */
+static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
+                                    ignis_dtype dtype)
+{
+    float block[256];
+    int64_t i;
+    if (!source->quant && source->dtype == dtype) {
+        memcpy(to, from, (size_t)(columns * ignis__dtypes[dtype].size));
+    } else if (!source->quant) {
+        ignis__convert(to, dtype, from, source->dtype, columns);
+    } else {
+        for (i = 0; i < columns; i += source->elements, from += source->bytes) {
+            ignis__dequantise(source->quant, from, block);
+            ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+        }
+    }
+}
+
+/* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
+
+#define IGNIS__MODEL_SLOTS 8
+#define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
+
+typedef struct ignis__model_piece {
+    int part;
+    int64_t first, rows; /* of the part */
+} ignis__model_piece;
+
+typedef struct ignis__model_loading {
+    const char *call;
+    const ignis__model_files *files;
+    const ignis__model *model;
+    ignis__model_part *parts;
+    ignis__model_piece *pieces;
+    int64_t count;
+    int64_t staging_bytes, source_bytes; /* of the largest piece, on the device and in the file */
+    char *staging;                       /* pinned: a slot each */
+    ignis__mutex lock;
+    ignis__condition changed;
+    int64_t next;                     /* piece that nobody reads yet */
+    int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    bool full[IGNIS__MODEL_SLOTS];
+    bool stop;
+    ignis_diagnostic fault;
+    char why[400];
+} ignis__model_loading;
+
+/*  What one who reads has: a file of his own, as two must not share a place in one. */
+typedef struct ignis__model_reader {
+    int file, descriptor; /* -1: none */
+    unsigned char *bytes;
+} ignis__model_reader;
+
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file, const char *what,
+                                   const char *reason)
+{
+    ignis__mutex_lock(&loading->lock);
+    if (!loading->fault)
+        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
+    if (!loading->fault)
+        loading->fault = diagnostic;
+    ignis__mutex_unlock(&loading->lock);
+    return false;
+}
+
+static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at, void *out, int64_t size)
+{
+    int64_t length, got;
+    char reason[160] = "";
+    if (reader->file != file) {
+        if (reader->descriptor >= 0)
+            ignis__file_close(reader->descriptor);
+        reader->file = file;
+        reader->descriptor = ignis__file_open(loading->files->paths[file], &length);
+        if (reader->descriptor < 0)
+            ignis__system_error(reason, sizeof reason);
+    }
+    if (reader->descriptor < 0)
+        return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "opened", reason);
+    got = ignis__file_read_at(reader->descriptor, at, out, size);
+    if (got == size)
+        return true;
+    if (got < 0)
+        ignis__system_error(reason, sizeof reason);
+    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read", got < 0 ? reason : "it has become shorter");
+}
+
+/*  The row of a GGUF file of llama in which row `row` of a part is. */
+static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
+{
+    int64_t half = model->head_dim / 2, inside = row % model->head_dim;
+    return row - inside + 2 * (inside % half) + inside / half;
+}
+
+/*  Reads and converts a piece. */
+static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_source *source = part->from;
+    ignis_dtype dtype = loading->model->dtype;
+    int64_t size = ignis__dtypes[dtype].size, row, k;
+    int64_t row_bytes = part->columns / source->elements * source->bytes, width = piece->rows * source->bytes;
+    bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) { /* columns of the file become rows */
+        for (k = 0; k < part->columns; k++) {
+            if (!ignis__model_read_at(loading, reader, source->file, source->begin + (k * part->rows + piece->first) * source->bytes,
+                                      reader->bytes, width))
+                return false;
+            for (row = 0; row < piece->rows; row++)
+                ignis__model_source_row(source, reader->bytes + row * source->bytes, 1, out + (row * part->columns + k) * size, dtype);
+        }
+        return true;
+    }
+    if (!source->quant && source->dtype == dtype && !pairs)
+        return ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, out, piece->rows * row_bytes);
+    if (!ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, reader->bytes,
+                              piece->rows * row_bytes))
+        return false;
+    if (!pairs && !source->quant) {
+        ignis__convert(out, dtype, reader->bytes, source->dtype, piece->rows * part->columns);
+        return true;
+    }
+    for (row = 0; row < piece->rows; row++)
+        ignis__model_source_row(source, reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes,
+                                part->columns, out + row * part->columns * size, dtype);
+    return true;
+}
+
+static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model_reader *reader)
+{
+    reader->file = reader->descriptor = -1;
+    reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
+    return reader->bytes || ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
+}
+
+static void ignis__model_reader_close(ignis__model_reader *reader)
+{
+    if (reader->descriptor >= 0)
+        ignis__file_close(reader->descriptor);
+    ignis__free(reader->bytes);
+}
+
+/*  A thread: takes the next piece, waits for its slot, fills it. */
+static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
+{
+    ignis__model_loading *loading = (ignis__model_loading *)pointer;
+    ignis__model_reader reader;
+    bool ok = ignis__model_reader_open(loading, &reader), stop = !ok;
+    while (!stop) {
+        int64_t piece, slot;
+        ignis__mutex_lock(&loading->lock);
+        piece = loading->next++;
+        slot = piece % IGNIS__MODEL_SLOTS;
+        while (!loading->stop && piece < loading->count && loading->turn[slot] != piece)
+            ignis__condition_wait(&loading->changed, &loading->lock);
+        stop = loading->stop || piece >= loading->count;
+        ignis__mutex_unlock(&loading->lock);
+        if (stop)
+            break;
+        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece], loading->staging + slot * loading->staging_bytes);
+        ignis__mutex_lock(&loading->lock);
+        loading->full[slot] = ok;
+        loading->stop = stop = loading->stop || !ok;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    if (!ok) {
+        ignis__mutex_lock(&loading->lock);
+        loading->stop = true;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    ignis__model_reader_close(&reader);
+    return 0;
+}
+
+/*  The list of pieces, or how many they are where it is null: whole rows, or whole heads where rows change their order. */
+static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+{
+    int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_part *part = &loading->parts[i];
+        int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
+                unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
+        int64_t first, bytes;
+        rows = rows < unit ? unit : rows / unit * unit;
+        for (first = 0; first < part->rows; first += rows, made++) {
+            int64_t here = part->rows - first < rows ? part->rows - first : rows;
+            bytes = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT
+                        ? here * part->from->bytes
+                        : here * (part->columns / part->from->elements) * part->from->bytes;
+            loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
+            loading->staging_bytes = here * row > loading->staging_bytes ? here * row : loading->staging_bytes;
+            if (!pieces)
+                continue;
+            pieces[made].part = i;
+            pieces[made].first = first;
+            pieces[made].rows = here;
+        }
+    }
+    return made;
+}
+
+/*  Queues the copy of a filled piece; the event behind it. */
+static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    ignis__array *array = ignis__lent_array(loading->call, *part->to);
+    int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
+    ignis__spare_event *event = NULL;
+    ignis__address address;
+    ignis__work work;
+    if (!array)
+        return NULL;
+    if (ignis__work_begin(loading->call, array->storage->device, &work)) {
+        if (ignis__work_write(&work, array, &address) &&
+            ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from, piece->rows * row))
+            event = ignis__event_record(loading->call, work.device, work.stream);
+        ignis__work_end(&work);
+    }
+    ignis__array_drop(loading->call, array);
+    return event;
+}
+
+/*  Waits for a copy, and gives its slot to the next piece. */
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__spare_event **copied)
+{
+    int64_t slot = piece % IGNIS__MODEL_SLOTS;
+    bool ok = true;
+    if (piece < 0 || !copied[slot])
+        return true;
+    ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
+    ignis__event_give(device, copied[slot]);
+    copied[slot] = NULL;
+    ignis__mutex_lock(&loading->lock);
+    loading->full[slot] = false;
+    loading->turn[slot] = piece + IGNIS__MODEL_SLOTS;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    return ok;
+}
+
+/*  Copies piece after piece as they become ready. The device is entered. */
+static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+{
+    ignis__thread_handle threads[IGNIS__MODEL_THREADS];
+    ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
+    ignis__model_reader reader = {-1, -1, NULL};
+    int started = 0, wanted = ignis__core_count();
+    int64_t piece, done = 0;
+    bool ok = true, alone;
+    wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
+    while (started < wanted && started < loading->count && ignis__thread_start(&threads[started], ignis__model_run, loading))
+        started++;
+    alone = started == 0;
+    if (alone)
+        ok = ignis__model_reader_open(loading, &reader);
+    for (piece = 0; ok && piece < loading->count; piece++) {
+        int64_t slot = piece % IGNIS__MODEL_SLOTS;
+        const ignis__model_piece *now = &loading->pieces[piece];
+        char *staging = loading->staging + slot * loading->staging_bytes;
+        ok = ignis__model_release(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        if (ok && alone) {
+            ok = ignis__model_fill(loading, &reader, now, staging);
+        } else if (ok) {
+            ignis__mutex_lock(&loading->lock);
+            while (!loading->stop && !loading->full[slot])
+                ignis__condition_wait(&loading->changed, &loading->lock);
+            ok = loading->full[slot] && !loading->fault;
+            ignis__mutex_unlock(&loading->lock);
+        }
+        ok = ok && (copied[slot] = ignis__model_copy(loading, now, staging)) != NULL;
+        if (ok) {
+            const ignis__model_source *source = loading->parts[now->part].from;
+            done += now->rows * ((source->end - source->begin) / loading->parts[now->part].rows);
+        }
+        if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call, "desc.progress_fn has returned false, at %lld of %lld bytes",
+                        (long long)done, (long long)loading->model->file_bytes);
+            ok = false;
+        }
+    }
+    ignis__mutex_lock(&loading->lock);
+    loading->stop = true;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    while (started > 0)
+        ignis__thread_join(threads[--started]);
+    if (alone)
+        ignis__model_reader_close(&reader);
+    for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
+        ok = ignis__model_release(loading, device, piece, copied) && ok;
+    if (loading->fault)
+        ignis__fail(loading->fault, loading->call, "%s", loading->why);
+    return ok && !loading->fault;
+}
+
+/*  Reads all weights into the tensors that were made for them. */
+IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const ignis__model *model, ignis__model_part *parts, int count,
+                                          const ignis_model_desc *desc)
+{
+    ignis__model_loading loading;
+    ignis__binding binding;
+    int64_t size;
+    bool ok = true;
+    int i;
+    if (ignis__global.dry_run) { /* nothing goes anywhere */
+        for (i = 0; ok && i < count; i++)
+            ok = !parts[i].total || ignis__array_set_zero(files->call, ignis_tensor_data(*parts[i].to)) == IGNIS_OK;
+        return ok;
+    }
+    memset(&loading, 0, sizeof loading);
+    loading.call = files->call;
+    loading.files = files;
+    loading.model = model;
+    loading.parts = parts;
+    loading.count = ignis__model_cut(&loading, count, NULL);
+    loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
+    if (!loading.pieces) {
+        ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
+        return false;
+    }
+    (void)ignis__model_cut(&loading, count, loading.pieces);
+    ignis__mutex_init(&loading.lock);
+    {
+        static const ignis__condition none = IGNIS__CONDITION_INIT;
+        memcpy(&loading.changed, &none, sizeof none);
+    }
+    for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
+        loading.turn[i] = i;
+    size = IGNIS__MODEL_SLOTS * loading.staging_bytes;
+    ok = ignis__device_enter(files->call, model->device, &binding);
+    if (ok) {
+        loading.staging = (char *)ignis__pinned_take(files->call, model->device, size);
+        ok = loading.staging != NULL && ignis__model_pump(&loading, model->device, desc);
+        ignis__device_leave(&binding);
+    }
+    if (loading.staging && ignis__pinned_give(files->call, model->device, loading.staging, size) != IGNIS_OK)
+        ok = false;
+    ignis__free(loading.pieces);
+    return ok;
+}
+
+/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+
+/*  Releases the weights. The head of a tied model is its embedding. */
+static void ignis__model_clear(const char *call, ignis__model *model)
+{
+    int i, layer;
+    if (model->tied)
+        model->head = ignis__no_tensor();
+    for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            ignis_tensor *tensor;
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+                continue;
+            tensor = ignis__model_member(model, row, layer);
+            if (tensor->id)
+                ignis__tensor_discard(call, *tensor);
+            *tensor = ignis__no_tensor();
+        }
+    }
+    ignis__free(model->layer);
+    model->layer = NULL;
+}
+
+static void ignis__model_drop(const char *call, ignis__model *model)
+{
+    if (!ignis__pool_drop(model))
+        return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
+    ignis__model_clear(call, model);
+    ignis__pool_give(&ignis__models, model);
+}
+
+static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+{
+    return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
+}
+
+/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+static void ignis__models_close(const char *call)
+{
+    ignis__model *model;
+    uint64_t index = 0;
+    while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
+                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           (int)(model->device - ignis__devices));
+        ignis__handle_kill(model);
+        ignis__model_drop(call, model);
+    }
+}
+
+/*  The tensors for all weights, outside of the caller's scope. */
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count, i;
+    ignis_array_desc array;
+    bool ok = true;
+    memset(&array, 0, sizeof array);
+    array.dtype = model->dtype;
+    array.device = desc->device;
+    thread->scope_count = 0;
+    for (i = 0; ok && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        array.shape.ndim = parts[i].row->columns ? 2 : 1;
+        array.shape.dim[0] = parts[i].total;
+        array.shape.dim[1] = parts[i].row->columns ? parts[i].columns : 0;
+        array.tag = "model";
+        *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
+        ok = parts[i].to->id != 0;
+    }
+    thread->scope_count = scopes;
+    if (ok && model->tied)
+        model->head = model->embedding;
+    return ok;
+}
+
+static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
+{
+    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                                   desc->cache_dtype == IGNIS_F64)
+                            ? "cache_dtype"
+                            : NULL;
+    if (!desc || !desc->path)
+        ignis__fail_null(call, desc ? "desc->path" : "desc");
+    else if (field)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->%s is %d, not a dtype that can be used there", field,
+                    (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
+    else if (desc->context < 0 || desc->sequences < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
+                    desc->context < 0 ? desc->context : desc->sequences);
+    else
+        return true;
+    return false;
+}
+
+/*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
+                                                        ignis__model *model, int *count)
+{
+    ignis__model_part *parts = NULL;
+    memset(files, 0, sizeof *files);
+    files->call = call;
+    files->path = desc->path;
+    files->gguf.descriptor = -1;
+    model->dtype = desc->dtype;
+    model->cache_dtype = desc->cache_dtype;
+    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
+        ignis__model_describe(files, model)) {
+        if (desc->context > model->context)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+        else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
+            ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
+        else
+            parts = ignis__model_parts_make(call, files, model, count);
+    }
+    if (parts && !ignis__model_match(files, model, parts, *count)) {
+        ignis__free(parts);
+        parts = NULL;
+    }
+    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->sequences = desc->sequences ? desc->sequences : 1;
+    if (!parts) {
+        ignis__free(model->layer);
+        ignis__model_files_close(files);
+    }
+    return parts;
+}
+
+static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
+{
+    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    memset(info, 0, sizeof *info);
+    info->family = model->family;
+    info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads, info->kv_heads = model->kv_heads;
+    info->head_dim = model->head_dim, info->inner = model->inner, info->vocab = model->vocab;
+    info->model_context = model->context;
+    info->context = model->room, info->sequences = model->sequences;
+    info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->tied = model->tied;
+    info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
+    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
+    /* a residual, its norm, q k v, the attended, gate and up in one and apart; the scores of the last row */
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + 2 * qkv + (model->gelu ? 1 : 4) * (int64_t)model->inner) + model->vocab) *
+                            ignis__dtypes[model->dtype].size;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_inspect";
+    ignis__model_files files;
+    ignis__model model;
+    ignis__model_part *parts;
+    int count = 0;
+    memset(&model, 0, sizeof model);
+    if (!ignis__model_check(call, desc))
+        return ignis__failed();
+    if (!info)
+        return ignis__fail_null(call, "info");
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return ignis__failed();
+    ignis__model_info_write(&model, info);
+    ignis__free(parts);
+    ignis__free(model.layer);
+    ignis__model_files_close(&files);
+    return IGNIS_OK;
+}
+
+/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
+{
+    ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
+    ignis__slot slot;
+    if (!model)
+        return false;
+    slot = model->slot;
+    *model = *read;
+    model->slot = slot;
+    handle->id = ignis__pool_publish(&ignis__models, model);
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
+{
+    static const char call[] = "ignis_model_open";
+    ignis_model handle = IGNIS__ZERO;
+    ignis__model_files files;
+    ignis__model_part *parts = NULL;
+    ignis__model model;
+    ignis__array *first;
+    int count = 0;
+    bool ok;
+    memset(&model, 0, sizeof model);
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
+        return handle;
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return handle;
+    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    if (first) {
+        model.device = first->storage->device;
+        ignis__array_drop(call, first);
+        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+    } else {
+        ok = false;
+    }
+    if (!ok)
+        ignis__model_clear(call, &model);
+    ignis__free(parts);
+    ignis__model_files_close(&files);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
+{
+    static const char call[] = "ignis_model_free";
+    ignis__model *model = ignis__model_hold(call, handle);
+    bool live;
+    if (!model)
+        return ignis__failed();
+    live = ignis__handle_kill(model);
+    ignis__model_drop(call, model);
+    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_query";
+    ignis__model *model = ignis__model_hold(call, handle);
+    if (!model)
+        return ignis__failed();
+    if (info)
+        ignis__model_info_write(model, info);
+    ignis__model_drop(call, model);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+
+/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
+                                                  bool *whole)
+{
+    const char *prefix = ignis__model_prefix(NULL, model->family);
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_row *row = parts[i].row;
+        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        *whole = !row->whole;
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+            return &parts[i];
+        *whole = true;
+        if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
+            return &parts[i];
+        if (model->tied && strcmp(name, "lm_head.weight") == 0 && parts[i].to == &model->embedding)
+            return &parts[i];
+    }
+    return NULL;
+}
+
+/*  A tensor over rows of a weight. */
+static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows)
+{
+    ignis__array *array = ignis__lent_array(call, weight);
+    ignis_array view = IGNIS__ZERO;
+    if (!array)
+        return ignis__no_tensor();
+    view = ignis__array_slice(call, array, 0, first, rows);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, view, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+{
+    static const char call[] = "ignis_model_tensor";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    const ignis__model_part *part = NULL;
+    ignis__model_part *parts = NULL;
+    bool whole = false;
+    int count = 0;
+    if (!model)
+        return tensor;
+    if (!name)
+        ignis__fail_null(call, "name");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    if (parts) {
+        part = ignis__model_find(model, parts, count, name, &whole);
+        if (!part)
+            ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
+                        ignis__model_families[model->family], model->layers, ignis__name_write(name).text);
+        else if (whole)
+            tensor = *part->to;
+        else
+            tensor = ignis__model_rows_of(call, *part->to, part->first, part->rows);
+    }
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return tensor;
+}
+
+IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
+{
+    static const char call[] = "ignis_model_weights";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    int count = 0, made = 0, i;
+    if (!model)
+        return -1;
+    if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (!tensors && capacity > 0)
+        ignis__fail_null(call, "tensors");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    for (i = 0; parts && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        if (made < capacity)
+            tensors[made] = *parts[i].to;
+        made++;
+    }
+    made = parts ? made : -1;
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return made;
+}
+
+/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+
+static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+{
+    return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
+}
+
+/*  The norm of each head of x [..., heads * head_dim]. */
+static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
+{
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+}
+
+static ignis_tensor ignis__model_attend(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor qkv = ignis_linear(h, layer->qkv, layer->qkv_bias), part[3];
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    int64_t sizes[3];
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    attention.num_heads = model->heads;
+    attention.num_kv_heads = model->kv_heads;
+    attention.scale = (double)model->attention_scale;
+    rope.inv_freq = model->inv_freq;
+    rope.inv_freq_count = model->head_dim / 2;
+    if (!layer->q_norm.id)
+        return ignis_linear(ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL), layer->o, layer->o_bias);
+    sizes[0] = (int64_t)model->heads * model->head_dim;
+    sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
+    if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    rope.num_heads = model->heads;
+    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    rope.num_heads = model->kv_heads;
+    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    return ignis_linear(ignis_sdpa(part[0], part[1], part[2], &attention), layer->o, layer->o_bias);
+}
+
+static ignis_tensor ignis__model_think(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor part[2];
+    if (model->gelu)
+        return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
+    if (ignis_split(ignis_linear(h, layer->up, layer->up_bias), -1, 2, NULL, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    return ignis_linear(ignis_silu_mul(part[0], part[1]), layer->down, layer->down_bias);
+}
+
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
+                                          ignis_tensor bias)
+{
+    return model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+}
+
+/*  The scopes let go of everything but what the tape keeps. */
+static ignis_tensor ignis__model_apply(const ignis__model *model, ignis_tensor ids, int64_t seq)
+{
+    ignis_scope all = ignis_scope_begin(), inner;
+    ignis_tensor x = ignis_embedding(model->embedding, ids), h;
+    int i;
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
+    for (i = 0; i < model->layers; i++) {
+        const ignis__layer *layer = &model->layer[i];
+        bool last = i == model->layers - 1;
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_attend(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, layer->mlp_norm, layer->mlp_norm_bias);
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_think(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+    }
+    return ignis_scope_return(all, ignis_linear(h, model->head, ignis__no_tensor()));
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
+    ignis_tensor logits = IGNIS__ZERO;
+    ignis_shape shape;
+    if (tensor) {
+        shape = tensor->shape;
+        ignis__tensor_drop(call, tensor);
+        if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+        else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
+                        model->context);
+        else
+            logits = ignis__model_apply(model, ids, shape.dim[shape.ndim - 1]);
+    }
+    if (model)
+        ignis__model_drop(call, model);
+    return logits;
+}
+
+/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+
+/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+{
+    char number[40], *comma;
+    int digits;
+    for (digits = 6; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if ((comma = strchr(number, ',')) != NULL)
+            *comma = '.';
+        if (ignis__decimal(number, number + strlen(number)) == value)
+            break;
+    }
+    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+}
+
+static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+{
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
+    static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
+    bool old = model->family == IGNIS_MODEL_GPT2;
+    struct {
+        const char *name;
+        int value;
+    } sizes[10];
+    int count = 0, i;
+#define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
+    IGNIS__SIZE("vocab_size", model->vocab);
+    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
+    if (!old) {
+        IGNIS__SIZE("num_key_value_heads", model->kv_heads);
+        IGNIS__SIZE("head_dim", model->head_dim);
+    }
+#undef IGNIS__SIZE
+    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
+                    ignis__model_families[model->family], dtypes[model->dtype]);
+    for (i = 0; i < count; i++)
+        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!old) {
+        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__model_write_number(text, "rope_theta", model->theta);
+    }
+    if (model->bos >= 0)
+        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+    if (model->stop_count)
+        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+    for (i = 1; i < model->stop_count; i++)
+        ignis__text_add(text, ", %d", (int)model->stops[i]);
+    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+    if (model->stretch) {
+        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__model_write_number(text, "factor", model->factor);
+        if (model->stretch != IGNIS__STRETCH_LINEAR) {
+            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+            ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
+            ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
+            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            if (yarn)
+                ignis__model_write_number(text, "attention_factor", model->attention_factor);
+        }
+        ignis__text_add(text, "}");
+    }
+    ignis__text_add(text, "\n}\n");
+}
+
+/*  Writes config.json beside its path, and puts it there when it is whole. */
+static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
+{
+    char config[4096], *part;
+    ignis__text text;
+    FILE *file;
+    bool ok;
+    ignis__text_begin(&text, config, sizeof config);
+    ignis__model_write_config(model, &text);
+    part = ignis__file_part_path(path);
+    if (!part) {
+        ignis__fail_host_memory(call, strlen(path) + 64);
+        return false;
+    }
+    file = ignis__file_create(part, IGNIS__FILE_NEW);
+    ok = file != NULL;
+    if (!ok)
+        ignis__file_fail(call, part, "created");
+    ok = ok && ignis__save_write(call, part, file, config, (int64_t)text.length);
+    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, part, "written to the disk"));
+    if (file && fclose(file) != 0 && ok)
+        ok = ignis__file_fail(call, part, "closed");
+    ok = ok && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    if (!ok && file)
+        (void)ignis__file_remove(part);
+    ignis__free(part);
+    return ok;
+}
+
+/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+{
+    ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
+    const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
+    ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
+    bool ok = names && texts && tensors;
+    int i;
+    if (!ok)
+        ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
+    for (i = 0; ok && i < count; i++) {
+        names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
+        texts[i] = names[i].text;
+        if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
+            tensors[i] = ignis_transpose(*parts[i].to, 0, 1);
+        else
+            tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows);
+        ok = tensors[i].id != 0;
+    }
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ignis__free(names);
+    ignis__free((void *)texts);
+    ignis__free(tensors);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const char *folder)
+{
+    static const char call[] = "ignis_model_save";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    char *weights = NULL, *config = NULL;
+    ignis_scope scope;
+    bool ok = false;
+    int count = 0;
+    if (!model)
+        return ignis__failed();
+    if (!folder)
+        ignis__fail_null(call, "folder");
+    else if (model->stretch == IGNIS__STRETCH_TABLE)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+    else if (!ignis__capture_refuses(call))
+        ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
+             (config = ignis__model_path(call, folder, "config.json")) != NULL &&
+             (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
+    if (ok) {
+        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        scope = ignis_scope_begin();
+        (void)ignis_no_grad_begin();
+        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config);
+        (void)ignis_no_grad_end();
+        (void)ignis_scope_end(scope);
+    }
+    ignis__free(weights);
+    ignis__free(config);
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* ===============================================================================================================
    >>generate - sequences over a cache of keys and values, sampling, text out.
    =============================================================================================================== */
+
+/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+enum {
+    IGNIS__PAGE = 16,      /* tokens of a page of a cache */
+    IGNIS__SPLIT = 256,    /* keys of a block of attention */
+    IGNIS__WORDS = 960,    /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32, /* and rows */
+    IGNIS__BIASES = 512,   /* of a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
+};
+
+typedef struct ignis__generate_row {
+    ignis__address ids, pages;
+    int32_t position, top_k;
+    double temperature, top_p, min_p, penalty;
+    uint64_t seed;
+    int32_t window, biases;
+} ignis__generate_row;
+
+typedef struct ignis__generate_rows {
+    ignis__generate_row at[IGNIS__ROWS_SENT];
+} ignis__generate_rows;
+
+typedef struct ignis__generate_words {
+    int32_t at[IGNIS__WORDS];
+} ignis__generate_words;
+
+typedef struct ignis__generate_bias {
+    int32_t id;
+    float bias;
+} ignis__generate_bias;
+
+typedef struct ignis__generate_draw {
+    int32_t id, kept;
+    float log_prob;
+} ignis__generate_draw;
+
+typedef struct ignis__generate_cache {
+    ignis__address qkv, k, v, q_weight, k_weight, rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+
+typedef struct ignis__paged {
+    ignis__address q, out, k, v, rows, scratch;
+    int64_t q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits;
+} ignis__paged;
+
+typedef struct ignis__draw {
+    ignis__address logits, scores, rows, biases, draws;
+    int64_t stride;
+    int vocab, bias_room;
+} ignis__draw;
+
+typedef enum ignis__gemv_kind { IGNIS__GEMV_OUT, IGNIS__GEMV_GELU, IGNIS__GEMV_ADD, IGNIS__GEMV_LOGITS } ignis__gemv_kind;
+
+typedef struct ignis__gemv {
+    ignis__address x, weights, bias, out, sum, logits;
+    int64_t n, k, result_row;
+    int rows, kind, packed;
+} ignis__gemv;
+
+/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
+static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    return op->ok = ignis__work_begin(call, device, &op->work);
+}
+
+/*  Writes numbers to an i32 array, from an element on. */
+static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first, const int32_t *from, int64_t count)
+{
+    ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
+    ignis__generate_words words;
+    int some;
+    void *params[] = {&at, &words, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
+        memcpy(words.at, from, 4 * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+    }
+}
+
+/*  Writes the rows of a step. */
+static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to, const ignis__generate_row *from, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    ignis__generate_rows rows;
+    int some;
+    void *params[] = {&at, &rows, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
+        memcpy(rows.at, from, sizeof *from * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+    }
+}
+
+/*  Writes rows of one sequence, from a position on. */
+static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    void *params[] = {&at, first, &count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+}
+
+static void ignis__step_embed(ignis__op *op, int count, ignis__array *sum, ignis__array *embedding, ignis__array *positions,
+                              ignis__array *rows)
+{
+    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
+                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    int hidden = (int)embedding->shape.dim[1];
+    void *params[] = {&to, &from, &learned, &places, &hidden};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, embedding->dtype, count, 256, params);
+}
+
+static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, ignis__array *sum, ignis__array *weight, ignis__array *bias,
+                             double eps, bool is_rms)
+{
+    ignis__address to = ignis__op_write(op, out), from = ignis__op_read(op, sum), by = ignis__op_read(op, weight),
+                   add = bias ? ignis__op_read(op, bias) : 0;
+    int hidden = (int)weight->numel, rms = is_rms;
+    void *params[] = {&to, &from, &by, &add, &hidden, &eps, &rms};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, weight->dtype, count, 256, params);
+}
+
+/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. */
+static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                ignis__array *weights, ignis__array *bias)
+{
+    int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
+    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__address to = ignis__op_write(op, out);
+    ignis__gemv p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.x = ignis__op_read(op, x);
+    p.weights = ignis__op_read(op, weights);
+    p.bias = bias ? ignis__op_read(op, bias) : 0;
+    p.out = p.sum = p.logits = to;
+    p.k = weights->shape.dim[1];
+    p.n = weights->shape.dim[0] / (gated ? 2 : 1);
+    p.result_row = out->shape.dim[1];
+    p.rows = count;
+    p.kind = (int)kind;
+    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(weights->dtype) == 0;
+    ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
+    ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+}
+
+/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
+static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
+{
+    static const float none[IGNIS__ROPE_HALF] = {0};
+    const float *table = frequencies ? frequencies : none;
+    void *params[2];
+    params[0] = p;
+    params[1] = (void *)(uintptr_t)table;
+    p->turns = frequencies != NULL;
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, p->heads + 2 * p->kv_heads, count, 1, 32, 1, 0, params);
+}
+
+/*  Bytes of wide numbers that the attention of so many rows takes. */
+static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+
+/*  Attention of rows, of which the scratch memory has room for so many at a time. */
+static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+{
+    ignis__paged p = *paged;
+    int group = p.heads / p.kv_heads, heads = group < 3 ? group : 4, size = (int)ignis__dtypes[dtype].size, some;
+    int64_t passes = ignis__ceil_div(group, heads);
+    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads / 2);
+    char define[32];
+    void *params[] = {&p};
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
+    for (; op->ok && count > 0; count -= some) {
+        some = count < at_a_time ? count : at_a_time;
+        ignis__op_launch(op, builtin, dtype, define, p.splits, passes * p.kv_heads, some, 128, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN_PAGED_COMBINE, dtype, define, p.heads, some, 1, 128, 1, 0, params);
+        p.q += (ignis__address)((int64_t)some * p.q_row * size);
+        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+    }
+}
+
+static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
+{
+    void *params[] = {p};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, count, 512, params);
+}
+
+/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
+    one room. */
+enum {
+    IGNIS__CHUNK = 256,   /* rows of a prompt at a time */
+    IGNIS__STEP_ROWS = 64 /* sequences of a step, at most */
+};
+
+typedef struct ignis__engine_layer {
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
+        *down, *down_bias;
+} ignis__engine_layer;
+
+typedef struct ignis__engine {
+    ignis__mutex lock;
+    const ignis__model *model;
+    ignis__device *device;
+    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    int context, step_rows, splits, pages;
+    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int free_count;
+    float frequencies[IGNIS__ROPE_HALF];
+    struct {
+        int runs;
+        ignis__capture *capture;
+        void *exec; /* CUgraphExec; null: not yet */
+    } steps[2][8];  /* without and with a draw, of 1, 2, 4 ... rows */
+} ignis__engine;
+
+typedef struct ignis__sequence {
+    ignis__slot slot;
+    ignis__model *model;   /* held */
+    ignis__engine *engine; /* its lock guards the rest */
+    int32_t *ids, *page;   /* room for the context, and one */
+    int length, page_count;
+    int cached;                      /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent;            /* that are in device memory, too */
+    float log_prob;                  /* of the token drawn last */
+    ignis__array *on_device, *table; /* the same; claimed */
+} ignis__sequence;
+
+static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
+
+static int64_t ignis__engine_page_elements(const ignis__engine *e)
+{
+    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+}
+
+/*  Gives up what an engine has; no step of it runs. */
+IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
+{
+    ignis__engine *e = (ignis__engine *)engine;
+    ignis__array **claimed[12], **held;
+    ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
+    int i;
+    if (entered)
+        (void)ignis__device_finish(e->device);
+    for (i = 0; (entered || lost) && i < 16; i++)
+        if (e->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
+    if (entered)
+        ignis__device_leave(&binding);
+    claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
+    claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
+    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    for (i = 0; i < IGNIS__COUNT(claimed); i++)
+        if (*claimed[i])
+            ignis__array_unclaim(call, *claimed[i]);
+    held = &e->embedding;
+    for (i = 0; i < 5; i++)
+        if (held[i])
+            ignis__array_drop(call, held[i]);
+    for (i = 0; e->layer && i < e->model->layers * (int)(sizeof *e->layer / sizeof *held); i++)
+        if (((ignis__array **)(void *)e->layer)[i])
+            ignis__array_drop(call, ((ignis__array **)(void *)e->layer)[i]);
+    ignis__free(e->layer);
+    ignis__free(e->uses);
+    ignis__free(e->free_pages);
+    ignis__free(e);
+}
+
+/*  A new array of the engine's. False: there is no memory. */
+IGNIS__COLD static bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array, int64_t rows, int64_t columns,
+                                           ignis_dtype dtype)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 2;
+    desc.shape.dim[0] = rows;
+    desc.shape.dim[1] = columns;
+    desc.dtype = dtype;
+    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.tag = "generation";
+    *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return *array != NULL;
+}
+
+/*  The array of a weight, held; null where there is none. */
+IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+{
+    ignis__array *array = NULL;
+    if (*ok && tensor.id)
+        *ok = (array = ignis__array_hold(call, ignis_tensor_data(tensor))) != NULL;
+    return array;
+}
+
+IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    bool ok = true;
+    int i;
+    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
+    e->positions = ignis__engine_weight(call, m->positions, &ok);
+    e->norm = ignis__engine_weight(call, m->norm, &ok);
+    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
+    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
+    for (i = 0; ok && i < m->layers; i++) {
+        const ignis__layer *from = &m->layer[i];
+        ignis__engine_layer *to = &e->layer[i];
+        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    }
+    return ok;
+}
+
+/*  All that sequences of a model share. Null, and reported: it cannot be. */
+IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+{
+    ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
+    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, stride = ignis__ceil_div(m->vocab, 4) * 4;
+    ignis_dtype wide = ignis__wide_dtype(m->dtype);
+    ignis__paged paged;
+    int i;
+    bool ok = e != NULL;
+    if (!ok) {
+        ignis__fail_host_memory(call, sizeof *e);
+        return NULL;
+    }
+    ignis__mutex_init(&e->lock);
+    e->model = m;
+    e->device = m->device;
+    e->context = m->room;
+    for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
+        e->step_rows *= 2;
+    e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
+    e->pages = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__PAGE) * m->sequences, 1, INT32_MAX / 2);
+    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
+            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+        ok = false;
+    }
+    if (ok && m->cache_dtype != m->dtype) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+        ok = false;
+    }
+    for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
+        e->frequencies[i] = m->inv_freq[i];
+    e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers);
+    e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
+    e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
+    if (ok && (!e->layer || !e->uses || !e->free_pages)) {
+        ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages);
+        ok = false;
+    }
+    for (i = 0; ok && i < e->pages; i++)
+        e->free_pages[e->free_count++] = e->pages - 1 - i;
+    memset(&paged, 0, sizeof paged);
+    paged.heads = m->heads;
+    paged.head_dim = m->head_dim;
+    paged.splits = e->splits;
+    ok = ok && ignis__engine_weights(call, e) &&
+         ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
+         ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+         ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
+         ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
+         ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
+         ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->draws, e->step_rows, (int64_t)sizeof(ignis__generate_draw), IGNIS_U8);
+    if (ok)
+        return e;
+    ignis__engine_destroy(call, e);
+    return NULL;
+}
+
+/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
+static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
+{
+    const ignis__model *m = e->model;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__generate_cache cache;
+    ignis__paged paged;
+    int i;
+    memset(&cache, 0, sizeof cache);
+    memset(&paged, 0, sizeof paged);
+    at = ignis__op_write(op, e->cache);
+    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
+    cache.rows = paged.rows = ignis__op_write(op, e->rows);
+    cache.eps = m->norm_eps;
+    cache.heads = paged.heads = m->heads;
+    cache.kv_heads = paged.kv_heads = m->kv_heads;
+    cache.head_dim = paged.head_dim = m->head_dim;
+    paged.out = ignis__op_write(op, e->attended);
+    paged.scratch = ignis__op_write(op, e->scratch);
+    paged.q_row = e->qkv->shape.dim[1];
+    paged.scale = m->attention_scale;
+    paged.splits = e->splits;
+    ignis__step_embed(op, count, e->sum, e->embedding, e->positions, e->rows);
+    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &e->layer[i];
+        cache.k = paged.k = at;
+        cache.v = paged.v = at + slab;
+        cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
+        cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+        ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+        ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+    }
+}
+
+/*  A step of so many rows, which lie in device memory: logits, and draws. */
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    ignis__draw p;
+    ignis__engine_layers(op, e, count);
+    ignis__step_norm(op, count, e->normed, e->sum, e->norm, e->norm_bias, e->model->norm_eps, e->model->rms);
+    ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->logits, e->normed, e->head, NULL);
+    if (!draws)
+        return;
+    memset(&p, 0, sizeof p);
+    p.logits = ignis__op_write(op, e->logits);
+    p.scores = ignis__op_write(op, e->scores);
+    p.rows = ignis__op_write(op, e->rows);
+    p.biases = ignis__op_write(op, e->biases);
+    p.draws = ignis__op_write(op, e->draws);
+    p.stride = e->logits->shape.dim[1];
+    p.vocab = e->model->vocab;
+    p.bias_room = IGNIS__BIASES;
+    ignis__step_draw(op, count, e->model->dtype, &p);
+}
+
+/*  The same as a graph, from the second time on. count is a power of 2. */
+static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    const char *call = op->work.call;
+    int number = ignis__log2((uint64_t)count);
+    ignis__traced item;
+    ignis__op captured;
+    bool traced, same;
+    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
+        ignis__engine_launches(op, e, count, draws);
+        return;
+    }
+    if (op->ok && !e->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+        if (!op->ok)
+            return;
+        e->steps[draws][number].capture = ignis__capturing();
+        same = ignis__step_begin(&captured, call, e->device);
+        if (same) {
+            ignis__engine_launches(&captured, e, count, draws);
+            same = ignis__op_leave(&captured) == IGNIS_OK;
+        }
+        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
+        op->ok = same && e->steps[draws][number].exec;
+        if (!op->ok) {
+            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
+            e->steps[draws][number].capture = NULL;
+            e->steps[draws][number].exec = NULL;
+        }
+    }
+    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    if (!op->ok)
+        return;
+    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+    if (traced)
+        (void)ignis__traced_close(&item, op->ok);
+}
+
+/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+
+/*  Takes a sequence apart that nobody uses any more. */
+static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+{
+    int i;
+    if (!ignis__pool_drop(s))
+        return;
+    ignis__mutex_lock(&s->engine->lock);
+    for (i = 0; i < s->page_count; i++)
+        if (--s->engine->uses[s->page[i]] == 0)
+            s->engine->free_pages[s->engine->free_count++] = s->page[i];
+    ignis__mutex_unlock(&s->engine->lock);
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    if (s->table)
+        ignis__array_unclaim(call, s->table);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__model_drop(call, s->model);
+    ignis__pool_give(&ignis__sequences, s);
+}
+
+/*  A sequence for a call that works with it, held and its engine locked; null, and reported: there is none, or the thread captures. */
+static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+{
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!s)
+        return NULL;
+    if (ignis__capture_refuses(call)) {
+        ignis__sequence_drop(call, s);
+        return NULL;
+    }
+    ignis__mutex_lock(&s->engine->lock);
+    return s;
+}
+
+static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+{
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+}
+
+/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
+static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+{
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
+        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+    return needed;
+}
+
+/*  False, and reported: the cache has not that many pages left. */
+static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+{
+    if (needed <= e->free_count)
+        return true;
+    ignis__fail(
+        IGNIS_DIAG_CACHE_FULL, call,
+        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
+        "larger desc.sequences (%d sequences of %d tokens)",
+        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    return false;
+}
+
+/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
+static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+{
+    ignis__engine *e = s->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
+    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    int number, to_page, from_page;
+    void *params[] = {&cache, &slab, &size, &to_page, &from_page};
+    for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
+        bool fresh = number >= s->page_count;
+        if (!fresh && e->uses[s->page[number]] == 1)
+            continue;
+        to_page = e->free_pages[e->free_count - 1];
+        if (!fresh) {
+            from_page = s->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            if (!op->ok)
+                return;
+            e->uses[from_page]--;
+        }
+        e->free_count--;
+        e->uses[to_page] = 1;
+        s->page[number] = to_page;
+        s->page_count += fresh;
+        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+    }
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    if (op->ok) {
+        s->pages_sent = s->page_count;
+        s->sent = s->length;
+    }
+}
+
+static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+{
+    memset(row, 0, sizeof *row);
+    row->ids = ignis__op_write(op, s->on_device);
+    row->pages = ignis__op_write(op, s->table);
+    row->position = position;
+    row->penalty = 1;
+}
+
+/*  Puts tokens into the cache: all but the last one, which the next step computes. Waits for them. */
+static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+{
+    ignis__engine *e = s->engine;
+    ignis__generate_row row;
+    ignis__op op;
+    int count, last = s->length - 1;
+    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+        !ignis__step_begin(&op, call, e->device))
+        return false;
+    ignis__sequence_take_pages(&op, s, s->cached, s->length);
+    for (; op.ok && s->cached < last; s->cached += count) {
+        count = last - s->cached < IGNIS__CHUNK ? last - s->cached : IGNIS__CHUNK;
+        ignis__sequence_row(&op, s, s->cached, &row);
+        ignis__step_chunk(&op, e->model->dtype, e->rows, &row, count);
+        ignis__engine_layers(&op, e, count);
+        if (!op.ok)
+            break;
+    }
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  Leaves the first tokens. */
+static void ignis__sequence_cut(ignis__sequence *s, int length)
+{
+    int pages = (int)ignis__ceil_div(length, IGNIS__PAGE);
+    s->length = length;
+    s->cached = s->cached < length ? s->cached : length;
+    s->sent = s->sent < length ? s->sent : length;
+    while (s->page_count > pages) {
+        int page = s->page[--s->page_count];
+        if (--s->engine->uses[page] == 0)
+            s->engine->free_pages[s->engine->free_count++] = page;
+    }
+    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+}
+
+/*  Appends tokens, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
+static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int before = s->length, vocab = s->model->vocab, i;
+    for (i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) ==
+                   IGNIS_OK;
+    if (count > s->engine->context - before)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+                           s->engine->context) == IGNIS_OK;
+    if (count == 0)
+        return true;
+    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
+    s->length = before + count;
+    if (ignis__sequence_fill(call, s))
+        return true;
+    ignis__sequence_cut(s, before);
+    return false;
+}
+
+static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+{
+    if (value >= 0 && value <= highest)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sampling->%s is %g, outside 0 to %g", name, value, highest);
+    return false;
+}
+
+/*  False, and reported: something of it is out of its range. */
+static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+{
+    int i;
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+        return false;
+    if (d->bias_count && !d->biases)
+        return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
+    for (i = 0; i < d->bias_count; i++)
+        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
+            d->biases[i].bias != d->biases[i].bias)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+    return true;
+}
+
+/*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
+    Everything is checked before anything changes. */
+static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
+                              bool draws, float *logits)
+{
+    static const ignis_sampling_desc greedy = IGNIS__ZERO;
+    ignis__engine *e = sequences[0]->engine;
+    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_draw drawn[IGNIS__STEP_ROWS];
+    ignis__address biases, address;
+    ignis__op op;
+    int first, some, width, i;
+    for (i = 0; i < count; i++) {
+        const ignis__sequence *s = sequences[i];
+        if (s->length == 0)
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
+                   IGNIS_OK;
+        if (draws && s->length == e->context)
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+        if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
+            return false;
+    }
+    if (!ignis__step_begin(&op, call, e->device))
+        return false;
+    for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
+        op.ok =
+            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
+        ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
+    }
+    for (first = 0; op.ok && first < count; first += some) {
+        some = count - first < e->step_rows ? count - first : e->step_rows;
+        for (width = 1; width < some;)
+            width *= 2;
+        memset(rows, 0, sizeof rows);
+        biases = ignis__op_write(&op, e->biases);
+        for (i = 0; i < width; i++) {
+            const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
+            ignis__sequence *s = i < some ? sequences[first + i] : NULL;
+            rows[i].position = -1;
+            if (!s)
+                continue;
+            ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
+            rows[i].temperature = d->temperature;
+            rows[i].top_k = d->top_k;
+            rows[i].top_p = d->top_p;
+            rows[i].min_p = d->min_p;
+            rows[i].penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
+            rows[i].window = d->penalty_window;
+            rows[i].seed = d->seed;
+            rows[i].biases = d->bias_count;
+            if (draws && d->bias_count)
+                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        }
+        ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
+        ignis__engine_step(&op, e, width, draws);
+        if (draws) {
+            address = ignis__op_write(&op, e->draws);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, drawn, address, some * (int64_t)sizeof *drawn);
+        }
+        if (logits) {
+            address = ignis__op_write(&op, e->logits);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+        }
+        for (i = 0; op.ok && i < some; i++) {
+            ignis__sequence *s = sequences[first + i];
+            s->cached = s->length;
+            if (!draws)
+                continue;
+            s->ids[s->length++] = drawn[i].id;
+            s->sent = s->length;
+            s->log_prob = drawn[i].log_prob;
+        }
+    }
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
+static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+{
+    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
+    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
+    s->model = model;
+    s->engine = e;
+    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
+    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
+    if (!s->ids || !s->page)
+        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
+    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
+             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
+        return s;
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__pool_give(&ignis__sequences, s);
+    return NULL;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model handle)
+{
+    static const char call[] = "ignis_sequence_begin";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__sequence *s = NULL;
+    if (!model)
+        return none;
+    if (!ignis__capture_refuses(call)) {
+        ignis__mutex_lock(&model->slot.lock);
+        if (!model->engine) {
+            model->engine = ignis__engine_make(call, model);
+            model->engine_destroy = ignis__engine_destroy;
+        }
+        ignis__mutex_unlock(&model->slot.lock);
+        if (model->engine)
+            s = ignis__sequence_make(call, model, (ignis__engine *)model->engine);
+    }
+    if (!s)
+        ignis__model_drop(call, model);
+    else
+        none.id = ignis__pool_publish(&ignis__sequences, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_feed";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_append(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+{
+    static const char call[] = "ignis_sequence_next";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    int32_t id = -1;
+    if (!s)
+        return -1;
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL))
+        id = s->ids[s->length - 1];
+    ignis__sequence_leave(call, s);
+    return id;
+}
+
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+{
+    int i, j;
+    bool ok = true;
+    for (i = 0; ok && i < count; i++) {
+        sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
+        ok = sequences[i] != NULL;
+        if (ok && sequences[i]->engine != sequences[0]->engine)
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+        for (j = 0; ok && j < i; j++)
+            if (sequences[j] == sequences[i])
+                ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
+    }
+    ok = ok && !ignis__capture_refuses(call);
+    if (ok)
+        ignis__mutex_lock(&sequences[0]->engine->lock);
+    while (!ok && --i >= 0)
+        if (sequences[i])
+            ignis__sequence_drop(call, sequences[i]);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    static const char call[] = "ignis_sequence_next_all";
+    ignis__sequence **sequences;
+    int i;
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count == 0)
+        return IGNIS_OK;
+    if (!handles || !ids)
+        return ignis__fail_null(call, handles ? "ids" : "sequences");
+    sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
+    if (!sequences)
+        return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
+    if (ignis__sequences_enter(call, handles, count, sequences)) {
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL);
+        for (i = 0; ok && i < count; i++)
+            ids[i] = sequences[i]->ids[sequences[i]->length - 1];
+        ignis__mutex_unlock(&sequences[0]->engine->lock);
+        for (i = 0; i < count; i++)
+            ignis__sequence_drop(call, sequences[i]);
+    }
+    ignis__free(sequences);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    static const char call[] = "ignis_sequence_logits";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (!logits)
+        ignis__fail_null(call, "logits");
+    else if (count != s->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
+{
+    static const char call[] = "ignis_sequence_query";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (info) {
+        ignis__mutex_lock(&s->engine->lock);
+        memset(info, 0, sizeof *info);
+        info->length = s->length;
+        info->context = s->engine->context;
+        info->free_tokens = s->engine->free_count * IGNIS__PAGE;
+        info->log_prob = (double)s->log_prob;
+        ignis__mutex_unlock(&s->engine->lock);
+    } else {
+        status = ignis__fail_null(call, "info");
+    }
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_length";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length;
+    if (!s)
+        return -1;
+    ignis__mutex_lock(&s->engine->lock);
+    length = s->length;
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_sequence_ids";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length = -1;
+    if (!s)
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (capacity && !ids) {
+        ignis__fail_null(call, "ids");
+    } else {
+        ignis__mutex_lock(&s->engine->lock);
+        length = s->length;
+        if (capacity)
+            memcpy(ids, s->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
+        ignis__mutex_unlock(&s->engine->lock);
+    }
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+{
+    static const char call[] = "ignis_sequence_truncate";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (length < 0 || length > s->length)
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+    else
+        ignis__sequence_cut(s, length);
+    ignis__sequence_leave(call, s);
+    return status;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_fork";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__sequence *s = ignis__sequence_enter(call, sequence), *fork;
+    int i;
+    if (!s)
+        return none;
+    fork = ignis__sequence_make(call, s->model, s->engine);
+    if (fork) {
+        (void)ignis__pool_hold_more(s->model);
+        memcpy(fork->ids, s->ids, sizeof *s->ids * (size_t)s->length);
+        memcpy(fork->page, s->page, sizeof *s->page * (size_t)s->page_count);
+        for (i = 0; i < s->page_count; i++)
+            s->engine->uses[s->page[i]]++;
+        fork->length = s->length;
+        fork->page_count = s->page_count;
+        fork->cached = s->cached;
+        fork->log_prob = s->log_prob;
+        none.id = ignis__pool_publish(&ignis__sequences, fork);
+    }
+    ignis__sequence_leave(call, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_free";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (ignis__capture_refuses(call))
+        status = ignis__failed();
+    else if (!ignis__handle_kill(s))
+        status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+static void ignis__sequences_close(const char *call)
+{
+    ignis__sequence *s;
+    uint64_t index = 0;
+    while ((s = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", s->length,
+                           (int)(s->engine->device - ignis__devices));
+        ignis__handle_kill(s);
+        ignis__sequence_drop(call, s);
+    }
+}
 
 #endif /* IGNIS_MODELS */
 
@@ -38796,9 +42839,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     if (ignis__global.dry_run && strchr(dry, '.'))
         (void)ignis_memory_snapshot(dry);
 #ifndef IGNIS_NO_TENSORS
+#ifdef IGNIS_MODELS
+    ignis__sequences_close(call);
+#endif
     ignis__graphs_close(call);
 #endif
 #ifdef IGNIS_MODELS
+    ignis__models_close(call);
     ignis__tokenizers_close(call);
 #endif
     if (ignis__collective_close)
@@ -38895,6 +42942,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
 #define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
 #define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))
@@ -38976,6 +43024,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
+#define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 
 /*  LICENCE
