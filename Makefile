@@ -54,9 +54,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, tokenizers, formulas and models"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -175,10 +175,10 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million of each: damaged bundles, safetensors, formulas, tokenizers, and a tenth as many models, each of which is a file on the disk. It ends
+# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers, and a tenth as many models, each of which is a file on the disk. It ends
 # at the first sanitizer report.
 FUZZ := 1000000
-FUZZED := bundle file map text
+FUZZED := bundle chat file map text
 fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
 	$(foreach name,$(FUZZED),$(OUT)/fuzz_$(name) $(FUZZ) &&) $(OUT)/fuzz_model $$(($(FUZZ) / 10))
 
@@ -210,6 +210,15 @@ check-tokenizers: $(OUT)/text_ids
 $(OUT)/text_ids: tests/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# Chat templates against the Python package jinja2, where that is installed: CHATS random ones.
+CHATS := 5000
+check-chat: $(OUT)/chat_render
+	$(PYTHON) tests/chat_compare.py $(OUT)/chat_render $(CHATS)
+
+$(OUT)/chat_render: tests/chat_render.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
@@ -389,7 +398,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-gguf)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -399,4 +408,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check check-chat-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -3241,14 +3241,46 @@ typedef struct ignis_message {
     const char *content; /* null: none */
 } ignis_message;
 
-/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no beginning of an answer, no variables. */
 typedef struct ignis_chat_desc {
     const char *chat_template;  /* null: the tokenizer's own */
-    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
-    const char
-        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
-    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+    bool add_generation_prompt; /* true: the text ends where the assistant's answer begins */
+    const char *json;           /* an object of variables: {"tools": [...], "enable_thinking": false}; null: none */
+    int64_t now;                /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
 } ignis_chat_desc;
+
+/*  ignis_chat_render - the text that a chat becomes by a chat template
+    A template is a program in Jinja. It is run as Hugging Face's transformers runs it (trim_blocks, lstrip_blocks, break and continue, tojson,
+    raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
+    (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
+    variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
+    role and a content, such as "tool_calls". Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
+    set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
+    beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
+    after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
+    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may be null
+    when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
+    variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity);
+
+/*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
+    A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
+    template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
+    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text.
+    Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
+    ARGUMENT where there is no tokenizer.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity);
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
@@ -3834,6 +3866,16 @@ static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const in
                                              char *out, int64_t capacity)
 {
     return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                        char *out, int64_t capacity)
+{
+    return ignis_chat_render(tokenizer, messages, count, &desc, out, capacity);
+}
+static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                    int32_t *ids, int capacity)
+{
+    return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
 #endif
 #endif
@@ -31590,7 +31632,9 @@ typedef struct ignis__encoder {
     bool plain, failed;             /* all of the text is plain; there was no memory */
     const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
     int64_t span_count;
-    bool part_plain; /* one of them is in what is being encoded */
+    size_t part;     /* where what is being encoded begins in the raw text */
+    bool part_plain; /* one of them is in it */
+    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -31982,6 +32026,17 @@ static bool ignis__encoder_plain(const ignis__encoder *encoder, size_t begin, si
     return encoder->plain || (low < encoder->span_count && encoder->spans[low].begin < end);
 }
 
+/*  Whether a control token that was found is text like any other. */
+static bool ignis__encoder_hides(ignis__encoder *encoder, int level, size_t begin, size_t end)
+{
+    if (level == 0 || encoder->tokenizer->normal_count == 0) {
+        size_t part = level == 0 ? 0 : encoder->part;
+        return ignis__encoder_plain(encoder, part + begin, part + end);
+    }
+    encoder->unclear = encoder->unclear || (encoder->part_plain && !encoder->plain);
+    return encoder->part_plain;
+}
+
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
@@ -31994,10 +32049,15 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (set->first[(unsigned char)text[at]])
                 found = ignis__added_at(set, text, size, at);
         begin = end = at;
+        while (found && found->special && ignis__encoder_hides(encoder, level, at, at + found->size))
+            found = ignis__added_at(set, text, at + found->size - 1, at);
+        if (!found && at < size) {
+            at++; /* another may begin inside of it */
+            continue;
+        }
         if (found) {
             at = end += found->size;
-            if ((found->special && (level == 0 ? ignis__encoder_plain(encoder, begin, end) : encoder->part_plain)) ||
-                (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
+            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -32017,6 +32077,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (level == 1) {
                 ok = ignis__encode_words(encoder, part, part_size);
             } else {
+                encoder->part = done;
                 encoder->part_plain = ignis__encoder_plain(encoder, done, begin);
                 ok = ignis__encode_normal(encoder, &part, &part_size);
                 encoder->front = done == 0 ? part : NULL;
@@ -33562,6 +33623,9 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     encoder.capacity = capacity;
     if (!ignis__encode(&encoder, text, size, desc && desc->no_bos))
         ignis__fail_host_memory(call, size);
+    else if (encoder.unclear)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message has written them");
     else if (encoder.count > INT32_MAX)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
     else
@@ -33784,11 +33848,13 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
     marks; where it is not clear which byte is whose, the result is marked. */
 
+#ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
-#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
-#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+#endif
+#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
@@ -34341,6 +34407,7 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
     switch (v.kind) {
     case IGNIS__CHAT_UNDEFINED: break;
     case IGNIS__CHAT_STRING:
+        v.of = 0;
         for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
             ignis__chat_work(c, 1);
             ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
@@ -34634,6 +34701,12 @@ static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ign
     ignis__chat_write_words(c, out, "\"", marked);
 }
 
+/*  What stands between the items of a value: marked as the value is. */
+static void ignis__chat_json_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
+{
+    ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
+}
+
 static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
 {
     int i;
@@ -34641,7 +34714,7 @@ static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const
         return;
     ignis__chat_write_words(c, out, "\n", mark);
     for (i = 0; i < depth; i++)
-        ignis__chat_write_string(c, out, how->indent);
+        ignis__chat_json_sign(c, out, how->indent, mark);
 }
 
 /*  A value as json.dumps writes it. */
@@ -34697,11 +34770,11 @@ static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, igni
     ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
     for (i = 0; i < items.count && !c->fault; i++) {
         if (i && (!dict || i % 2 == 0))
-            ignis__chat_write_string(c, out, how->separators[0]);
+            ignis__chat_json_sign(c, out, how->separators[0], v.mark);
         if (!dict || i % 2 == 0)
             ignis__chat_json_line(c, out, how, depth + 1, v.mark);
         else
-            ignis__chat_write_string(c, out, how->separators[1]);
+            ignis__chat_json_sign(c, out, how->separators[1], v.mark);
         quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
         if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
             ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
@@ -35809,7 +35882,9 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
             if (step > 0 ? step >= to - i : step <= to - i)
                 break;
         }
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = object.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
     out.mark = object.mark;
@@ -35822,20 +35897,33 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     return out;
 }
 
+/*  Adds a text, with characters of HTML escaped. */
+static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "&<>'\"";
+    static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t at, from = 0, size = (size_t)string.number;
+    for (at = 0; at < size && !c->fault; at++) {
+        const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
+        if (!known)
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(c, out, escaped[known - plain], string.marks && string.marks[at]);
+        from = at + 1;
+    }
+    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
+}
+
 /*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
 static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out;
-    ignis__chat_value other = a.of ? b : a, joined;
-    int64_t i;
-    for (i = 0; a.of != b.of && i < other.number; i++)
-        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
-            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    ignis__chat_value joined;
     memset(&out, 0, sizeof out);
-    ignis__chat_write_string(c, &out, a);
-    ignis__chat_write_string(c, &out, b);
+    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
+    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
     joined = ignis__chat_written(&out);
-    joined.of = a.of | b.of;
+    joined.of = a.of || b.of;
     return joined;
 }
 
@@ -35889,7 +35977,9 @@ static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a,
     if (a.kind == IGNIS__CHAT_STRING) {
         for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
             ignis__chat_write_string(c, &writer, a);
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = a.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
     out.mark = a.mark;
@@ -36492,6 +36582,7 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
              (how == 4 && !letter);
     }
     s.u.text = text;
+    s.of = how == 3 ? 0 : s.of;
     return s;
 }
 
@@ -36641,6 +36732,8 @@ static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call
     const char *found;
     if (filter)
         old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    else if (s.of)
+        return ignis__chat_lacks(c, "the method replace of a text behind |safe");
     if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
         return s;
     memset(&out, 0, sizeof out);
@@ -36740,6 +36833,8 @@ static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *c
     ignis__chat_writer out;
     int64_t i;
     memset(&out, 0, sizeof out);
+    if (method && between.of)
+        return ignis__chat_lacks(c, "the method join of a text behind |safe");
     if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
         return between;
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
@@ -36971,7 +37066,9 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
             ignis__chat_write_string(c, &text, by);
         ignis__chat_write_string(c, &text, lines.u.items->item[i]);
     }
-    return ignis__chat_written(&text);
+    by = ignis__chat_written(&text);
+    by.of = call->self.of;
+    return by;
 }
 
 /*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
@@ -37520,6 +37617,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
     size_t size = strlen(text);
     bool first = true;
     memset(&json, 0, sizeof json);
+    json.what = "desc.json";
     json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
     if (c->fault)
         return;
@@ -37538,7 +37636,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
             ignis__json_fail(&json, "something follows the object");
     }
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
 }
 
 /*  The template's text, its lines ended by \n, without the end of the last one. */
@@ -37562,7 +37660,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+static void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -37588,11 +37686,30 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
-    ended by a null name. */
-IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
-                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
-                                                   ignis__chat_writer *out)
+/*  The texts of the tokenizer's tokens that templates know. */
+static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+{
+    static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    int32_t ids[4];
+    int i;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    for (i = 0; i < 4 && !c->fault; i++) {
+        ignis__bytes bytes = IGNIS__ZERO;
+        ignis__chat_writer text;
+        memset(&text, 0, sizeof text);
+        if (ids[i] < 0)
+            continue;
+        if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__free(bytes.data);
+    }
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
+                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -37621,9 +37738,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
-        for (; *tokens; tokens += 2)
-            if (tokens[1])
-                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (tokenizer)
+            ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
             ignis__chat_variables(c, desc->json, names);
     }
@@ -37632,6 +37748,101 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
     if (c->fault)
         ignis__chat_report(c, call);
     return !c->fault;
+}
+
+/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
+                              ignis__chat_writer *out)
+{
+    ignis_chat_desc defaults;
+    const char *text;
+    int i;
+    bool ok = false;
+    *held = NULL;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    text = desc->chat_template;
+    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+        return false;
+    text = text ? text : (*held)->chat_template;
+    for (i = 0; messages && i < count && messages[i].role; i++)
+        continue;
+    if (!text)
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+    else if (no_out && capacity > 0)
+        ignis__fail_null(call, "the result");
+    else if (count < 0 || capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %lld, below 0", count < 0 ? "count" : "capacity",
+                    count < 0 ? (long long)count : (long long)capacity);
+    else if (count > 0 && !messages)
+        ignis__fail_null(call, "messages");
+    else if (i < count)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
+    else
+        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+    if (!ok && *held)
+        ignis__tokenizer_drop(*held);
+    return ok;
+}
+
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity)
+{
+    static const char call[] = "ignis_chat_render";
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+        return -1;
+    if (text.size && capacity > 0)
+        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return (int64_t)text.size;
+}
+
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_chat_encode";
+    static const ignis_encode_desc no_bos = {true, false};
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    ignis__plain_span *spans = NULL;
+    int64_t count_spans = 0;
+    size_t at, begin, round;
+    int result = -1;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+        return -1;
+    for (round = 0; round < 2; round++) { /* the first counts */
+        for (count_spans = 0, at = 0; at < text.size;) {
+            for (begin = at; at < text.size && text.marks[at] == text.marks[begin]; at++)
+                continue;
+            if (!text.marks[begin])
+                continue;
+            if (spans) {
+                spans[count_spans].begin = begin;
+                spans[count_spans].end = at;
+            }
+            count_spans++;
+        }
+        if (!spans)
+            spans = (ignis__plain_span *)ignis__alloc(sizeof *spans * (size_t)(count_spans + 1));
+    }
+    if (!held)
+        ignis__fail_null(call, "tokenizer");
+    else if (!spans)
+        ignis__fail_host_memory(call, sizeof *spans * (size_t)(count_spans + 1));
+    else
+        result = ignis__tokenizer_encode(call, held, text.text ? text.text : "", text.size, &no_bos, spans, count_spans, ids, capacity);
+    ignis__free(spans);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return result;
 }
 
 /* ===============================================================================================================
