@@ -30796,13 +30796,14 @@ typedef struct ignis__model_reader {
     unsigned char *bytes;
 } ignis__model_reader;
 
-static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic fault, int file, const char *what, const char *reason)
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file, const char *what,
+                                   const char *reason)
 {
     ignis__mutex_lock(&loading->lock);
     if (!loading->fault)
         snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
     if (!loading->fault)
-        loading->fault = fault;
+        loading->fault = diagnostic;
     ignis__mutex_unlock(&loading->lock);
     return false;
 }
