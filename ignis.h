@@ -3214,6 +3214,14 @@ IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
     Threads: any. */
 IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
 
+/*  ignis_model_tokenizer - the tokenizer that lies beside the weights
+    It is opened when it is asked for first, from desc.path as of ignis_model_open.
+    Returns: the tokenizer, or no handle.
+    Errors: FREED, and those of ignis_tokenizer_open.
+    Ownership: the model's: do not free it.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
+
 /*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
     Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
     "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
@@ -3386,6 +3394,57 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
     Ownership: the handle is stale afterwards.
     Threads: any; a call that works with it ends first. */
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
+
+/*  Why a text has ended. */
+typedef enum ignis_ending {
+    IGNIS_ENDING_NONE = 0, /* it has not: there was a failure */
+    IGNIS_ENDING_TOKEN,    /* the model has drawn a token that ends texts */
+    IGNIS_ENDING_STOP,     /* one of desc.stops has come */
+    IGNIS_ENDING_LENGTH,   /* there are desc.max_tokens */
+    IGNIS_ENDING_CONTEXT,  /* the context is full */
+    IGNIS_ENDING_CALLER,   /* desc.text_fn has returned false */
+    IGNIS_ENDING_COUNT
+} ignis_ending;
+
+typedef struct ignis_generate_info {
+    ignis_ending ending;
+    int tokens;            /* that were drawn, with the one that ended the text */
+    int stop;              /* the number of the stop that has come; -1: none */
+    double seconds, first; /* that all of them, and the first one, have taken */
+} ignis_generate_info;
+
+typedef struct ignis_generate_desc {
+    ignis_sampling_desc sampling;
+    int max_tokens;      /* (as many as the context has room for) */
+    const int32_t *ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
+    int end_count;       /* of ends (0: those of the model) */
+    const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
+    int stop_count;
+    bool (*text_fn)(const char *text, size_t size,
+                    void *user_data); /* gets the text as it grows, in whole characters; false ends it (none) */
+    void *user_data;                  /* for text_fn */
+    ignis_generate_info *info;        /* is filled in, if it is not null */
+} ignis_generate_desc;
+
+/*  ignis_sequence_text - append a text
+    As ignis_sequence_feed of what the model's tokenizer makes of it. What the files put in front of texts (bos) comes if the sequence has no token
+    yet. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are control tokens.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_tokenizer_encode.
+    Ownership: text may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size);
+
+/*  ignis_generate - draw tokens until the text ends, and show it as it grows
+    A stop may lie across tokens: what could still become one is held back, and never shown if it does. A token that ends the text, and those that
+    make a stop, stay in the sequence. desc may be null.
+    Returns: IGNIS_OK when the text has ended, for whatever reason: desc->info has it; else the reason of the failure, and the tokens so far stay.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0, a stop that is null or empty, max_tokens below 0); those of
+    ignis_model_tokenizer where there is a text_fn or a stop.
+    Ownership: text is valid inside text_fn alone.
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the model's device, and waits for
+    it. */
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
 
 #endif /* IGNIS_MODELS */
 
@@ -32684,7 +32743,9 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
-    void *engine; /* what sequences share; null: there was none yet */
+    char *path;
+    ignis_tokenizer tokenizer; /* of that path, once it was asked for */
+    void *engine;              /* what sequences share; null: there was none yet */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
@@ -34205,7 +34266,11 @@ static void ignis__model_clear(const char *call, ignis__model *model)
             *tensor = ignis__no_tensor();
         }
     }
+    if (model->tokenizer.id)
+        (void)ignis_tokenizer_free(model->tokenizer);
+    ignis__free(model->path);
     ignis__free(model->layer);
+    model->path = NULL;
     model->layer = NULL;
 }
 
@@ -34389,7 +34454,9 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     parts = ignis__model_read(call, desc, &files, &model, &count);
     if (!parts)
         return handle;
-    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    model.path = ignis__copy_string(desc->path);
+    ok = model.path ? ignis__model_allocate(call, &model, parts, count, desc)
+                    : ignis__fail_host_memory(call, strlen(desc->path) + 1) == IGNIS_OK;
     first = ok ? ignis__lent_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
@@ -34462,7 +34529,32 @@ static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, 
     return ignis__tensor_adopt(call, view, false);
 }
 
-IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+IGNIS__COLD /*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+    static ignis_tokenizer
+    ignis__model_tokenizer(ignis__model *model)
+{
+    ignis_tokenizer tokenizer;
+    ignis__mutex_lock(&model->slot.lock);
+    if (!model->tokenizer.id)
+        model->tokenizer = ignis_tokenizer_open(model->path);
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    return tokenizer;
+}
+
+IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
+{
+    static const char call[] = "ignis_model_tokenizer";
+    ignis_tokenizer none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    if (!model)
+        return none;
+    none = ignis__model_tokenizer(model);
+    ignis__model_drop(call, model);
+    return none;
+}
+
+IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
 {
     static const char call[] = "ignis_model_tensor";
     ignis__model *model = ignis__model_hold(call, handle);
@@ -35824,6 +35916,238 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
     ignis__sequence_drop(call, s);
     return status;
+}
+
+/* --- text out --------------------------------------------------------------------------------------------------------------- */
+
+/*  Text that was not shown yet. */
+typedef struct ignis__showing {
+    const char *call;
+    const ignis_generate_desc *desc;
+    ignis_text_stream stream;
+    int tokens; /* that the tokenizer has; those behind them are no text */
+    char *text;
+    size_t size, capacity;
+    int stop; /* that has come; -1: none */
+    bool cancelled;
+} ignis__showing;
+
+/*  Room for so many bytes more. */
+static bool ignis__showing_room(ignis__showing *show, size_t more)
+{
+    size_t capacity = show->capacity ? show->capacity : 256;
+    char *text;
+    if (show->size + more <= show->capacity)
+        return true;
+    while (capacity < show->size + more)
+        capacity *= 2;
+    text = (char *)ignis__alloc(capacity);
+    if (!text)
+        return ignis__fail_host_memory(show->call, capacity) == IGNIS_OK;
+    if (show->size)
+        memcpy(text, show->text, show->size);
+    ignis__free(show->text);
+    show->text = text;
+    show->capacity = capacity;
+    return true;
+}
+
+/*  Whether the text has a stop at a place, or, there being too little of it, may have it yet. */
+static bool ignis__showing_may_stop(const ignis__showing *show, size_t at, int stop, bool *whole)
+{
+    size_t length = strlen(show->desc->stops[stop]), left = show->size - at;
+    *whole = left >= length;
+    return memcmp(show->text + at, show->desc->stops[stop], *whole ? length : left) == 0;
+}
+
+/*  Shows what may be shown: up to a stop, or to where one may begin; ends: all of it. */
+static void ignis__showing_go(ignis__showing *show, bool ends)
+{
+    size_t shown = 0;
+    bool whole, held = false;
+    int i;
+    while (shown < show->size && show->stop < 0 && !held) {
+        for (i = 0; i < show->desc->stop_count && show->stop < 0; i++)
+            if (ignis__showing_may_stop(show, shown, i, &whole)) {
+                show->stop = whole ? i : show->stop;
+                held = held || (!whole && !ends);
+            }
+        shown += show->stop < 0 && !held;
+    }
+    if (shown > 0 && !show->cancelled && show->desc->text_fn)
+        show->cancelled = !show->desc->text_fn(show->text, shown, show->desc->user_data);
+    memmove(show->text, show->text + shown, show->size - shown);
+    show->size -= shown;
+}
+
+/*  Takes one more token; below 0: the text has ended. */
+static bool ignis__showing_put(ignis__showing *show, int32_t id)
+{
+    int room = 64, size;
+    if (!show->stream.tokenizer.id || id >= show->tokens)
+        return true;
+    for (;;) {
+        if (!ignis__showing_room(show, (size_t)room))
+            return false;
+        size = id < 0 ? ignis_text_stream_end(&show->stream, show->text + show->size, room)
+                      : ignis_text_stream_put(&show->stream, id, show->text + show->size, room);
+        if (size < 0)
+            return false;
+        if (size <= room)
+            break;
+        room = size;
+    }
+    show->size += (size_t)size;
+    ignis__showing_go(show, id < 0);
+    return true;
+}
+
+/*  False, and reported: a number or text of desc is none. */
+static bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
+{
+    int i;
+    if (desc->max_tokens < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) == IGNIS_OK;
+    if (desc->stop_count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) == IGNIS_OK;
+    if (desc->end_count > 0 && !desc->ends)
+        return ignis__fail_null(call, "desc->ends") == IGNIS_OK;
+    if (desc->stop_count && !desc->stops)
+        return ignis__fail_null(call, "desc->stops") == IGNIS_OK;
+    for (i = 0; i < desc->stop_count; i++)
+        if (!desc->stops[i] || !*desc->stops[i])
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
+    return true;
+}
+
+/*  Draws one token; -1: the context is full, -2: a failure. */
+static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling)
+{
+    int32_t id = -1;
+    ignis__mutex_lock(&s->engine->lock);
+    if (s->length < s->engine->context)
+        id = ignis__engine_run(call, &s, 1, sampling, true, NULL) ? s->ids[s->length - 1] : -2;
+    ignis__mutex_unlock(&s->engine->lock);
+    return id;
+}
+
+static bool ignis__generate_ends(const ignis__sequence *s, const ignis_generate_desc *desc, int32_t id)
+{
+    const int32_t *ends = desc->end_count > 0 ? desc->ends : s->model->stops;
+    int count = desc->end_count > 0 ? desc->end_count : desc->end_count < 0 ? 0 : s->model->stop_count, i;
+    for (i = 0; i < count && ends[i] != id;)
+        i++;
+    return i < count;
+}
+
+/*  The loop of ignis_generate, on a held sequence. */
+static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_generate_info *info)
+{
+    const ignis_generate_desc *desc = show->desc;
+    int64_t begin = ignis__monotonic_ns();
+    int32_t id;
+    while (!info->ending) {
+        if (desc->max_tokens && info->tokens == desc->max_tokens) {
+            info->ending = IGNIS_ENDING_LENGTH;
+            break;
+        }
+        id = ignis__generate_next(show->call, s, &desc->sampling);
+        info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
+        if (id == -2)
+            return false;
+        if (id == -1) {
+            info->ending = IGNIS_ENDING_CONTEXT;
+            break;
+        }
+        info->first = info->tokens++ ? info->first : info->seconds;
+        if (ignis__generate_ends(s, desc, id))
+            info->ending = IGNIS_ENDING_TOKEN;
+        else if (!ignis__showing_put(show, id))
+            return false;
+        else if (show->cancelled)
+            info->ending = IGNIS_ENDING_CALLER;
+        else if (show->stop >= 0)
+            info->ending = IGNIS_ENDING_STOP;
+    }
+    if (show->cancelled || show->stop >= 0)
+        return true;
+    if (!ignis__showing_put(show, -1))
+        return false;
+    info->ending = show->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc)
+{
+    static const char call[] = "ignis_generate";
+    static const ignis_generate_desc defaults = IGNIS__ZERO;
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_generate_info info = IGNIS__ZERO;
+    ignis_tokenizer_info tokenizer;
+    ignis__showing show;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    memset(&show, 0, sizeof show);
+    show.call = call;
+    show.desc = desc ? desc : &defaults;
+    show.stop = -1;
+    ok = !ignis__capture_refuses(call) && ignis__generate_check(call, show.desc);
+    if (ok && (show.desc->text_fn || show.desc->stop_count)) {
+        show.stream.tokenizer = ignis__model_tokenizer(s->model);
+        show.stream.inside = true;
+        ok = show.stream.tokenizer.id && ignis_tokenizer_query(show.stream.tokenizer, &tokenizer) == IGNIS_OK;
+        show.tokens = ok ? tokenizer.tokens : 0;
+    }
+    ok = ok && ignis__generate_run(&show, s, &info);
+    info.stop = show.stop;
+    if (desc && desc->info)
+        *desc->info = info;
+    ignis__free(show.text);
+    ignis__sequence_drop(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer, const char *text,
+                                       int64_t size, int *count)
+{
+    ignis_encode_desc encode = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    encode.no_bos = s->length > 0;
+    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)*count + 1));
+    if (!ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)*count + 1));
+    else
+        (void)ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count);
+    return ids;
+}
+
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size)
+{
+    static const char call[] = "ignis_sequence_text";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    int count = 0;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    if (!text)
+        ignis__fail_null(call, "text");
+    else if (size < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
+    else
+        tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        ids = ignis__sequence_encode(call, s, tokenizer, text, size, &count);
+    ok = ids && ignis__sequence_append(call, s, ids, count);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static void ignis__sequences_close(const char *call)

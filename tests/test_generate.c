@@ -1176,4 +1176,189 @@ TEST(leaks_are_reported)
     CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "sequence of 5 tokens");
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+/* text ----------------------------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/ignis_generate_XXXXXX";
+
+/*  A tokenizer of single bytes, and <end>, in a folder. */
+static void write_tokenizer(void)
+{
+    char path[256];
+    FILE *file;
+    int byte, next = 256;
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    file = fopen(path, "wb");
+    if (!file)
+        abort();
+    fprintf(file,
+            "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 256, \"content\": \"<end>\", \"single_word\": false, \"lstrip\": false, "
+            "\"rstrip\": false, \"normalized\": false, \"special\": true}], \"normalizer\": null, "
+            "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+            "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
+            "\"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+            "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, "
+            "\"vocab\": {");
+    for (byte = 0; byte < 256; byte++) {
+        bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+        fprintf(file, "%s\"\\u%04x\": %d", byte ? ", " : "", (unsigned)(itself ? byte : next++), byte);
+    }
+    fprintf(file, ", \"<end>\": 256}, \"merges\": []}}\n");
+    fclose(file);
+}
+
+/*  A model that goes from byte to byte of a text whose bytes differ, then to <end>, and round. */
+static void chain_begin(test_model *t, const char *text)
+{
+    static const test_shape shape = {1, 1, 1, 8, 260, 8, 260, false, false, false, IGNIS_F32};
+    enum { N = 260 };
+    double *table = (double *)calloc(N * N, sizeof *table);
+    int length = (int)strlen(text), i;
+    ignis__model *m;
+    test_model_begin(t, &shape, 64, 2);
+    m = t->model;
+    CHECK_OK(ignis_array_zero(ignis_tensor_data(m->layer[0].o)));
+    CHECK_OK(ignis_array_zero(ignis_tensor_data(m->layer[0].down)));
+    for (i = 0; i < N; i++)
+        table[i * N + i] = 1;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(m->embedding), table, IGNIS_F64, N * N));
+    memset(table, 0, N * N * sizeof *table);
+    for (i = 0; i < length; i++)
+        table[(i + 1 < length ? (unsigned char)text[i + 1] : 256) * N + (unsigned char)text[i]] = 5;
+    table[(unsigned char)text[0] * N + 256] = 5;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(m->head), table, IGNIS_F64, N * N));
+    free(table);
+    m->path = ignis__copy_string(folder);
+    m->stops[0] = 256;
+    m->stop_count = 1;
+}
+
+/*  What text_fn was given, with a | behind each piece; it says false at piece number `last`. */
+typedef struct shown {
+    char text[512];
+    int pieces, last;
+} shown;
+
+static bool show_text(const char *text, size_t size, void *user_data)
+{
+    shown *s = (shown *)user_data;
+    size_t at = strlen(s->text);
+    CHECK(size > 0 && at + size + 2 < sizeof s->text);
+    memcpy(s->text + at, text, size);
+    s->text[at + size] = '|';
+    s->text[at + size + 1] = 0;
+    return ++s->pieces != s->last;
+}
+
+/*  One text from "H" on. */
+static ignis_generate_info generated(const test_model *t, ignis_generate_desc *desc, shown *s)
+{
+    ignis_sequence sequence = ignis_sequence_begin(t->handle);
+    ignis_generate_info info;
+    memset(&info, 0, sizeof info);
+    s->text[0] = 0;
+    s->pieces = 0;
+    desc->text_fn = show_text;
+    desc->user_data = s;
+    desc->info = &info;
+    CHECK_OK(ignis_sequence_text(sequence, "H", 1));
+    CHECK_OK(ignis_generate(sequence, desc));
+    CHECK_INT(ignis_sequence_length(sequence), 1 + info.tokens);
+    CHECK_OK(ignis_sequence_free(sequence));
+    return info;
+}
+
+TEST(text_as_it_grows)
+{
+    static const char text[] = "H\xC3\xA9 wor\xE2\x82\xACld!"; /* 14 bytes: Hé wor€ld! */
+    const char *stops[] = {"rx", "\xE2\x82\xAClx", "or\xE2\x82\xACl"}, *late[] = {"d!?"}, *nothing[] = {"xyz", ""};
+    int32_t ends[] = {'l', 'o'};
+    ignis_generate_desc desc;
+    ignis_generate_info info;
+    ignis_sequence sequence;
+    test_model t;
+    shown s;
+    SETUP(NULL);
+    write_tokenizer();
+    chain_begin(&t, text);
+    memset(&desc, 0, sizeof desc);
+    memset(&s, 0, sizeof s);
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    CHECK_INT(info.tokens, 13);
+    CHECK_INT(info.stop, -1);
+    CHECK(info.seconds >= info.first && info.first > 0);
+
+    desc.stops = stops;
+    desc.stop_count = 3;
+    info = generated(&t, &desc, &s); /* what could become a stop is held back */
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_STOP);
+    CHECK_INT(info.stop, 2);
+    desc.stop_count = 2;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xACl"
+                       "d|!|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    desc.stops = late;
+    desc.stop_count = 1;
+    info = generated(&t, &desc, &s); /* and shown when the text ends */
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d!|");
+    desc.stop_count = 0;
+
+    desc.max_tokens = 1; /* half of a character */
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xEF\xBF\xBD|");
+    CHECK_INT(info.ending, IGNIS_ENDING_LENGTH);
+    CHECK_INT(info.tokens, 1);
+    desc.max_tokens = 0;
+    s.last = 3;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_CALLER);
+    s.last = 0;
+    desc.ends = ends;
+    desc.end_count = 2;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    desc.end_count = -1; /* nothing ends it but the context */
+    info = generated(&t, &desc, &s);
+    CHECK_INT(info.ending, IGNIS_ENDING_CONTEXT);
+    CHECK_INT(info.tokens, 63);
+    desc.end_count = 0;
+
+    sequence = ignis_sequence_begin(t.handle);
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_INT(info.ending, IGNIS_ENDING_CONTEXT);
+    CHECK_OK(ignis_sequence_text(sequence, "H<end>", 6));
+    CHECK_INT(ignis_sequence_length(sequence), 2);
+    CHECK_OK(ignis_generate(sequence, NULL)); /* nobody looks */
+    CHECK_INT(ignis_sequence_length(sequence), 2 + 14);
+    CHECK_STATUS(ignis_sequence_text(sequence, NULL, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.max_tokens = -1;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.max_tokens = 0;
+    desc.stops = nothing;
+    desc.stop_count = 2;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc->stops[1] is empty");
+    desc.stops = NULL;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.stop_count = -1;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_OK(ignis_sequence_free(sequence));
+    CHECK_STATUS(ignis_generate(sequence, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_text(sequence, "H", 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+int main(int argc, char **argv)
+{
+    int result;
+    if (!mkdtemp(folder))
+        return 1;
+    result = test_run(argc, argv);
+    test_remove_folder(folder);
+    return result;
+}
