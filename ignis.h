@@ -3426,6 +3426,24 @@ typedef struct ignis_generate_desc {
     ignis_generate_info *info;        /* is filled in, if it is not null */
 } ignis_generate_desc;
 
+/*  ignis_sequence_set - make a sequence consist of these tokens
+    What it has in common with them from the first one on stays, and is not computed again: the way to go on with a talk whose text is made anew
+    every turn.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_chat - make a sequence consist of a talk, up to where the model's answer begins
+    As ignis_sequence_set of what ignis_chat_encode makes of the messages by the model's own template, with add_generation_prompt. Text of messages
+    never becomes a control token.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_chat_encode.
+    Ownership: messages may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count);
+
 /*  ignis_sequence_text - append a text
     As ignis_sequence_feed of what the model's tokenizer makes of it. What the files put in front of texts (bos) comes if the sequence has no token
     yet. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are control tokens.
@@ -36145,6 +36163,62 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *
     if (tokenizer.id)
         ids = ignis__sequence_encode(call, s, tokenizer, text, size, &count);
     ok = ids && ignis__sequence_append(call, s, ids, count);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a sequence has in common with tokens stays, the rest is computed. */
+static bool ignis__sequence_become(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int common = 0;
+    if (count > s->engine->context)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count, s->engine->context) == IGNIS_OK;
+    while (common < count && common < s->length && s->ids[common] == ids[common])
+        common++;
+    ignis__sequence_cut(s, common);
+    return ignis__sequence_append(call, s, ids + common, count - common);
+}
+
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_set";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_become(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count)
+{
+    static const char call[] = "ignis_sequence_chat";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_chat_desc desc = IGNIS__ZERO;
+    ignis_tokenizer tokenizer;
+    int32_t *ids = NULL;
+    int tokens = -1;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    desc.add_generation_prompt = true;
+    desc.now = ignis__wall_ns() / 1000000000; /* the same for both calls */
+    tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
+    if (tokens >= 0)
+        ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
+    if (tokens >= 0 && !ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
+    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens &&
+         ignis__sequence_become(call, s, ids, tokens);
     ignis__free(ids);
     ignis__sequence_leave(call, s);
     return ok ? IGNIS_OK : ignis__failed();
