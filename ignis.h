@@ -27,6 +27,7 @@
         >>model         checkpoints opened       (with IGNIS_MODELS)    ON MODELS
         >>generate      sequences, sampling      (with IGNIS_MODELS)    ON MODELS
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
+        >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
@@ -358,6 +359,31 @@
         does it with ctypes alone. What was lent is a view: the memory lives until it is given back, whoever frees the array before. Both sides may
         write; what the other side writes counts for ignis_backward only after ignis_array_mark_written.
 
+    ON GRAPHICS (>>graphics)
+
+        A renderer and kernels work on the same memory, without a copy. Vulkan and Direct3D 12 export what they have allocated as a handle of the
+        system; ignis_external_array makes an array over it, ignis_external_fence a fence of an exported timeline semaphore, or of a fence of
+        Direct3D. The two sides take turns by its value, which only rises, and no thread of the program waits:
+
+            ignis_fence_wait(fence, 2 * frame + 1);        behind what Vulkan signals with its vkQueueSubmit
+            ignis_array_map(points, "x + dt*v", ...);      kernels as always
+            ignis_fence_signal(fence, 2 * frame + 2);      what Vulkan's next vkQueueSubmit waits for
+
+        The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
+        of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo. ignis_external_desc
+        takes the allocationSize of the whole VkDeviceMemory. Each side makes its writes visible as if the other were another queue.
+
+        Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
+        stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
+        ignis_array_free and ignis_fence_free of such things wait for the work that is queued on them; so a wait for a value that nobody signals
+        never lets them return, nor ignis_shutdown. Such an array is not in the cache of device memory, and is not shared with other processes.
+
+        An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
+        time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
+        examples/vulkan_buffer.c are whole programs. Handles of Windows and Direct3D 12 follow the documentation of CUDA: their arguments are checked
+        by tests, but they have run on no Windows machine.
+
     ON PROFILES (>>profile)
 
         Between ignis_profile_begin and ignis_profile_end Ignis writes down what it runs: calls on the host, kernels, copies, collective
@@ -487,6 +513,16 @@ typedef struct ignis_kernel {
 typedef struct ignis_event {
     uint64_t id;
 } ignis_event;
+
+/*  A counter that CUDA and a graphics API wait for and raise: ignis_external_fence. */
+typedef struct ignis_fence {
+    uint64_t id;
+} ignis_fence;
+
+/*  A buffer of OpenGL that can be mapped as an array: ignis_gl_register. */
+typedef struct ignis_gl_buffer {
+    uint64_t id;
+} ignis_gl_buffer;
 
 /*  A copy between device and host that nobody waits for yet: ignis_ticket_wait. */
 typedef struct ignis_ticket {
@@ -662,7 +698,13 @@ typedef enum ignis_status {
     X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
     X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
     X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
-    X(TOKEN_RANGE, ARGUMENT, "an id is one of the tokenizer's")
+    X(TOKEN_RANGE, ARGUMENT, "an id is one of the tokenizer's")                                                      \
+    X(EXTERNAL_HANDLE, ARGUMENT, "what a graphics API hands over is open, and of the type that is named")            \
+    X(FENCE_FREED, FREED, "a fence is used only while its handle is live")                                           \
+    X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
+    X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
+    X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
+    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -878,8 +920,10 @@ typedef struct ignis_device_info {
     int max_threads_per_block;
     int shared_per_block; /* bytes of shared memory that a block may ask for, the opt-in maximum */
     int64_t l2_bytes;
-    int64_t memory_total; /* bytes */
-    int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
+    int64_t memory_total;  /* bytes */
+    int driver_version;    /* 1000 * major + 10 * minor, such as 13000 */
+    unsigned char luid[8]; /* Windows: what Direct3D and Vulkan call the adapter; 0 elsewhere */
+    unsigned node_mask;    /* Windows: which node of that adapter; 0: there is no luid */
 } ignis_device_info;
 
 /*  ignis_device_count - how many CUDA devices this process sees
@@ -895,6 +939,14 @@ IGNIS_API int ignis_device_count(void);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
+
+/*  ignis_device_find - the device that another API calls by this UUID (16 bytes), or, on Windows, by this LUID (8 bytes)
+    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. A null one does not matter.
+    Returns: its ordinal, -1 on failure.
+    Errors: ARGUMENT (both are null), DEVICE (there is no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_device_find(const void *uuid, const void *luid);
 
 /*  ignis_device_use - make a device the calling thread's current one, and open it if need be
     Afterwards its primary context is current in this thread, for cudart code too.
@@ -3520,6 +3572,135 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     Threads: any. Streams: see stream. */
 IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
 
+/* >>graphics ---------------------------------------------------------------------------------------------------- */
+
+/*  What memory of another API comes as. */
+typedef enum ignis_external_type {
+    IGNIS_EXTERNAL_FD = 1,         /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
+    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; Windows alone, as those that follow */
+    IGNIS_EXTERNAL_D3D12_HEAP,     /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Heap */
+    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource; that is always dedicated */
+    IGNIS_EXTERNAL_COUNT
+} ignis_external_type;
+
+typedef struct ignis_external_desc {
+    ignis_external_type type; /* required */
+    int fd;                   /* IGNIS_EXTERNAL_FD: the descriptor */
+    void *handle;             /* the others: the NT handle */
+    int64_t size;             /* required: bytes of the whole memory object, as it was allocated */
+    int64_t offset;           /* bytes from its beginning to the array (0) */
+    bool dedicated;           /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
+    ignis_shape shape;        /* required, as in ignis_array_desc */
+    ignis_dtype dtype;        /* IGNIS_F32 */
+    int device;               /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    const char *tag;          /* as in ignis_array_desc ("") */
+} ignis_external_desc;
+
+/*  ignis_external_array - an array over memory that Vulkan or Direct3D 12 has allocated and exported
+    It counts as written. Several arrays over one memory object are views of one, or each come from a handle that was exported for it.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS; or no handle.
+    Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is no multiple of an element or from which on the memory
+    ends before the array), SHAPE, DTYPE, DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry run, this
+    thread captures a graph), MEMORY, CUDA (the driver does not know the handle, or the size is not the memory's).
+    Ownership: the caller frees it with ignis_array_free, which waits for its work, before the other API frees the memory. desc->fd belongs to the
+    driver after success, and is still the caller's after a failure; desc->handle is always the caller's.
+    Threads: any. */
+IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc);
+
+/*  What a fence of another API comes as. */
+typedef enum ignis_fence_type {
+    IGNIS_FENCE_TIMELINE_FD = 1, /* a timeline semaphore of Vulkan by a descriptor (OPAQUE_FD); not on Windows */
+    IGNIS_FENCE_TIMELINE_WIN32,  /* the same by an NT handle (OPAQUE_WIN32); Windows alone */
+    IGNIS_FENCE_D3D12,           /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */
+    IGNIS_FENCE_TYPE_COUNT
+} ignis_fence_type;
+
+typedef struct ignis_external_fence_desc {
+    ignis_fence_type type; /* required */
+    int fd;                /* IGNIS_FENCE_TIMELINE_FD: the descriptor */
+    void *handle;          /* the others: the NT handle */
+    int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+} ignis_external_fence_desc;
+
+/*  ignis_external_fence - a timeline semaphore of Vulkan, or a fence of Direct3D 12, that was exported
+    Returns: the fence, or no handle.
+    Errors: ARGUMENT (null, no such type, no open handle), DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry
+    run, this thread captures a graph), MEMORY, CUDA (the driver does not know the handle).
+    Ownership: the caller frees it with ignis_fence_free; ignis_shutdown reports and frees what is left. desc->fd and desc->handle as
+    those of ignis_external_array.
+    Threads: any. */
+IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc);
+
+/*  ignis_fence_wait - let what is put into the current stream from now on begin when the fence has reached a value
+    A value that it has already, or has passed, is not waited for. Nobody notices a value that never comes: what comes later in the stream never
+    runs.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value), DEVICE, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the fence's device; the calling thread does not wait. */
+IGNIS_API ignis_status ignis_fence_wait(ignis_fence fence, uint64_t value);
+
+/*  ignis_fence_signal - set the fence to a value when all is done that the current stream has so far
+    What that work wrote to memory of the other API can be seen by who waits for the value. The value must be above all that the fence has had;
+    Ignis knows those that it was given by this handle.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (a value that is not above the last one), UNSUPPORTED (the stream is captured: each launch of the graph would signal
+    the same value), DEVICE, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the fence's device. */
+IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value);
+
+/*  ignis_fence_free - free a fence; the semaphore itself stays the other API's
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards.
+    Threads: any. Waits for the waits and signals that are queued. */
+IGNIS_API ignis_status ignis_fence_free(ignis_fence fence);
+
+/*  What kernels do with an OpenGL buffer. */
+typedef enum ignis_gl_access {
+    IGNIS_GL_READ_WRITE,
+    IGNIS_GL_READ,  /* they only read it */
+    IGNIS_GL_WRITE, /* they write all of it: what it held is lost at each ignis_gl_map */
+    IGNIS_GL_ACCESS_COUNT
+} ignis_gl_access;
+
+/*  ignis_gl_register - make a buffer of OpenGL known to CUDA, on the current device, which must be the one that OpenGL draws with
+    buffer: its name, of glGenBuffers, with storage of glBufferData. It takes the driver some time: do it when the buffer is made, and again
+    after a glBufferData that has changed its size.
+    Returns: the registered buffer, or no handle.
+    Errors: ARGUMENT (no such access), DEVICE, UNSUPPORTED (a driver without the functions, a dry run, this thread captures a graph), MEMORY,
+    CUDA (no OpenGL context is current in this thread, or it has no such buffer).
+    Ownership: the caller frees it with ignis_gl_unregister, before glDeleteBuffers; ignis_shutdown reports and frees what is left.
+    Threads: one in which OpenGL's context is current. */
+IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned buffer, ignis_gl_access access);
+
+/*  ignis_gl_map - the memory of a registered buffer, as an array, until ignis_gl_unmap
+    What OpenGL was told before is done before work that is queued from now on. OpenGL must not use the buffer meanwhile. It counts as written.
+    dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: of ndim 0 is as many elements as fit, in one dimension.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "gl"; or no handle.
+    Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this thread captures a graph),
+    DEVICE, MEMORY, CUDA.
+    Ownership: ignis_gl_unmap ends it; the caller may free the array before, which does not unmap the buffer.
+    Threads: one in which OpenGL's context is current. Streams: mapped in the order of the current stream. */
+IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer buffer, ignis_dtype dtype, ignis_shape shape);
+
+/*  ignis_gl_unmap - give the memory back to OpenGL, and free the array
+    What OpenGL is told from now on comes after the work that is queued on the array, on whatever stream.
+    Returns: IGNIS_OK, or why the buffer is still mapped.
+    Errors: FREED, ARGUMENT (not mapped), CONTRACT (the array has references or another owner; views of it, or a graph, use the memory), UNSUPPORTED
+    (this thread captures a graph), CUDA.
+    Ownership: the array's handle is stale afterwards.
+    Threads: one in which OpenGL's context is current; no other one may be inside a call with the array. Does not wait. */
+IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer buffer);
+
+/*  ignis_gl_unregister - free a registered buffer; the buffer itself stays OpenGL's
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second time), ARGUMENT (it is mapped), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: one in which OpenGL's context is current. */
+IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer buffer);
+
 /* >>profile ----------------------------------------------------------------------------------------------------- */
 
 /*  What a kernel has taken in a profile, all launches together. */
@@ -3577,6 +3758,8 @@ IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
+static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &desc) { return ignis_external_fence(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
 static inline ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kernel_desc &desc)
 {
@@ -4983,6 +5166,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                                             \
     X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                                   \
     X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                                    \
+    X(int, cuDeviceGetLuid, (char *, unsigned *, int), 10000, 0) /* Windows alone has it */                                                \
     X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                                               \
     X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                                               \
     X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                                  \
@@ -5058,6 +5242,18 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuImportExternalMemory, (void **, const void *), 10000, 0)                                                                      \
+    X(int, cuExternalMemoryGetMappedBuffer, (ignis__address *, void *, const void *), 10000, 0)                                            \
+    X(int, cuDestroyExternalMemory, (void *), 10000, 0)                                                                                    \
+    X(int, cuImportExternalSemaphore, (void **, const void *), 10000, 0)                                                                   \
+    X(int, cuSignalExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                     \
+    X(int, cuWaitExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                       \
+    X(int, cuDestroyExternalSemaphore, (void *), 10000, 0)                                                                                 \
+    X(int, cuGraphicsGLRegisterBuffer, (void **, unsigned, unsigned), 3000, 0)                                                             \
+    X(int, cuGraphicsUnregisterResource, (void *), 3000, 0)                                                                                \
+    X(int, cuGraphicsMapResources, (unsigned, void **, void *), 3000, 0)                                                                   \
+    X(int, cuGraphicsUnmapResources, (unsigned, void **, void *), 3000, 0)                                                                 \
+    X(int, cuGraphicsResourceGetMappedPointer_v2, (ignis__address *, size_t *, void *), 3020, 0)                                           \
     X(int, cuTensorMapEncodeTiled,                                                                                                         \
       (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
        int, int, int),                                                                                                                     \
@@ -5244,6 +5440,18 @@ extern "C" CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #else
 CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
+#endif
+
+/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
+#if defined(__GNUC__) && !defined(_WIN32)
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
+#endif
+#ifdef __cplusplus
+}
 #endif
 
 /*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
@@ -5551,6 +5759,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
         ignis__audits         an array's slot, ignis__tracking
         ignis__tapes          a tape
         memory and streams    ignis__storages, a storage, a device
+                              a fence, a device
+                              an OpenGL buffer, an array's slot, a storage, a device
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
                               an event of the caller, a stream of the caller, a device
@@ -5570,6 +5780,8 @@ typedef enum ignis__kind {
     IGNIS__KIND_GRAPH,
     IGNIS__KIND_EVENT,
     IGNIS__KIND_TICKET,
+    IGNIS__KIND_FENCE,
+    IGNIS__KIND_GL_BUFFER,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -6028,6 +6240,10 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
             return false;
     info->l2_bytes = l2;
     info->memory_total = (int64_t)total;
+    if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
+        memset(info->luid, 0, sizeof info->luid);
+        info->node_mask = 0;
+    }
     return true;
 }
 
@@ -6215,6 +6431,32 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
         return ignis__failed();
     *info = device->info;
     return IGNIS_OK;
+}
+
+IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
+{
+    static const char call[] = "ignis_device_find";
+    char wanted[2 * 16 + 1] = "";
+    int i;
+    if (!ignis__enter(call))
+        return -1;
+    if (!uuid && !luid) {
+        ignis__fail_null(call, "uuid and luid");
+        return -1;
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        const ignis_device_info *info = &ignis__devices[i].info;
+        if (!ignis__device_know(call, &ignis__devices[i]))
+            return -1;
+        if ((!uuid || memcmp(uuid, info->uuid, sizeof info->uuid) == 0) &&
+            (!luid || (info->node_mask && memcmp(luid, info->luid, sizeof info->luid) == 0)))
+            return i;
+    }
+    for (i = 0; i < (uuid ? 16 : 8); i++)
+        snprintf(wanted + 2 * i, 3, "%02x", ((const unsigned char *)(uuid ? uuid : luid))[i]);
+    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s", ignis__device_total,
+                uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
+    return -1;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
@@ -8688,6 +8930,7 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
+    bool external; /* memory of a graphics API, which no other process gets from here */
     ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
@@ -9200,17 +9443,19 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     return true;
 }
 
-/*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
-IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
+/*  The part of ignis_array_create that needs the device: a pointer to check, unless it is an external one, and a stream to write down. */
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
+                                            bool external)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
+    ok = (!desc->ptr || storage->size == 0 || external || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
+    storage->external = external;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
     ignis__storage_enlist(storage, device, desc->stream);
@@ -9221,7 +9466,8 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
     return ok;
 }
 
-static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+/*  external: desc->ptr is memory of a graphics API, of which the caller of this knows how much there is. */
+static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
     ignis__device *device;
@@ -9237,7 +9483,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
-    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc)
+    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc, external)
                 ? ignis__array_make(call, storage, &desc->shape, dtype, numel)
                 : NULL;
     if (!array) {
@@ -9251,6 +9497,11 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         memcpy(storage->origin.tag, array->tag, sizeof array->tag);
     }
     return ignis__array_publish(array);
+}
+
+static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+{
+    return ignis__array_create_over(call, desc, false);
 }
 
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
@@ -36475,6 +36726,727 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
 }
 
 /* ===============================================================================================================
+   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL.
+   =============================================================================================================== */
+
+/*  The driver's structs and numbers. */
+typedef union ignis__os_handle {
+    int fd;
+    struct {
+        void *handle;
+        const void *name;
+    } win32;
+} ignis__os_handle;
+
+typedef struct ignis__external_memory_desc { /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} ignis__external_memory_desc;
+
+typedef struct ignis__external_part { /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} ignis__external_part;
+
+typedef struct ignis__semaphore_desc { /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned flags, reserved[16];
+} ignis__semaphore_desc;
+
+typedef struct ignis__semaphore_value { /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS */
+    unsigned long long value, other[2];
+    unsigned unused[12];
+    unsigned flags, reserved[16];
+} ignis__semaphore_value;
+
+enum {
+    IGNIS__CU_MEMORY_FD = 1,
+    IGNIS__CU_MEMORY_WIN32 = 2,
+    IGNIS__CU_MEMORY_D3D12_HEAP = 4,
+    IGNIS__CU_MEMORY_D3D12_RESOURCE = 5,
+    IGNIS__CU_MEMORY_DEDICATED = 1,
+    IGNIS__CU_SEMAPHORE_D3D12 = 4,
+    IGNIS__CU_SEMAPHORE_TIMELINE_FD = 9,
+    IGNIS__CU_SEMAPHORE_TIMELINE_WIN32 = 10,
+    IGNIS__CU_GRAPHICS_NONE = 0,
+    IGNIS__CU_GRAPHICS_READ_ONLY = 1,
+    IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
+};
+
+/*  By public type: the driver's, and whether it comes as an NT handle. */
+typedef struct ignis__external_kind {
+    const char *name;
+    int type;
+    bool windows;
+} ignis__external_kind;
+
+static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
+    {"", 0, false},
+    {"IGNIS_EXTERNAL_FD", IGNIS__CU_MEMORY_FD, false},
+    {"IGNIS_EXTERNAL_WIN32", IGNIS__CU_MEMORY_WIN32, true},
+    {"IGNIS_EXTERNAL_D3D12_HEAP", IGNIS__CU_MEMORY_D3D12_HEAP, true},
+    {"IGNIS_EXTERNAL_D3D12_RESOURCE", IGNIS__CU_MEMORY_D3D12_RESOURCE, true},
+};
+
+static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
+    {"", 0, false},
+    {"IGNIS_FENCE_TIMELINE_FD", IGNIS__CU_SEMAPHORE_TIMELINE_FD, false},
+    {"IGNIS_FENCE_TIMELINE_WIN32", IGNIS__CU_SEMAPHORE_TIMELINE_WIN32, true},
+    {"IGNIS_FENCE_D3D12", IGNIS__CU_SEMAPHORE_D3D12, true},
+};
+
+/*  Whether the driver has a function, and the thread may call it now. */
+IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
+{
+    if (there)
+        return !ignis__capture_refuses(call);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+                ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+    return false;
+}
+#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
+
+#ifdef _WIN32
+#define IGNIS__WINDOWS true
+#else
+#define IGNIS__WINDOWS false
+#endif
+
+/*  Looks at what a handle of the system is said to be. */
+IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
+                                              const void *handle)
+{
+    if (type < 1 || type >= count)
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name, kinds[count - 1].name,
+                           count - 1) == IGNIS_OK;
+    if (kinds[type].windows != IGNIS__WINDOWS)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
+                           IGNIS__WINDOWS ? "Windows does not have" : "only Windows has") == IGNIS_OK;
+    if (kinds[type].windows ? handle == NULL : fd < 0)
+        return ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd) == IGNIS_OK;
+    return true;
+}
+
+/*  What the driver is given: of a descriptor a copy, so that the caller still has its own when something fails later on. */
+IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
+{
+    memset(os, 0, sizeof *os);
+#ifdef _WIN32
+    (void)call, (void)fd;
+    os->win32.handle = handle;
+    return true;
+#else
+    (void)handle;
+    os->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (os->fd >= 0)
+        return true;
+    if (errno == EBADF)
+        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is no open descriptor", fd);
+    else
+        ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the process has no more descriptors");
+    return false;
+#endif
+}
+
+/*  Ends an import: on success the caller's descriptor is the driver's, and so gone; where the driver has not taken the copy, that goes. */
+IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
+{
+#ifdef _WIN32
+    (void)fd, (void)os, (void)taken, (void)ok;
+#else
+    if (!taken)
+        close(os->fd);
+    if (ok)
+        close(fd);
+#endif
+}
+
+/*  A failure of the driver to import something, which is mostly the handle's fault. */
+IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
+                                                const char *more)
+{
+    if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
+        ignis__cuda_fail(call, device, function, error);
+    else
+        ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                            "%s failed with %s (%d): the handle is not what %s stands for, is of another GPU than device %d%s", function,
+                            ignis__cuda_name(error), error, kind, (int)(device - ignis__devices), more);
+}
+
+/*  Memory that was imported, and where all of it is mapped. */
+typedef struct ignis__external {
+    ignis__device *device;
+    void *memory;
+    ignis__address mapped;
+} ignis__external;
+
+/*  The mapping goes before the memory. The device is entered. */
+static void ignis__external_close(ignis__external *external)
+{
+    if (external->mapped)
+        (void)IGNIS__CUDA(cuMemFree_v2, (external->mapped));
+    if (external->memory)
+        (void)IGNIS__CUDA(cuDestroyExternalMemory, (external->memory));
+}
+
+/*  The last array over it is gone, and its work done; after a fault the driver has nothing to give back. */
+static void ignis__external_release(void *ptr, void *user_data)
+{
+    static const char call[] = "ignis_array_free";
+    ignis__external *external = (ignis__external *)user_data;
+    ignis__binding binding;
+    (void)ptr;
+    if (!ignis__devices_lost() && ignis__device_enter(call, external->device, &binding)) {
+        ignis__external_close(external);
+        ignis__device_leave(&binding);
+    }
+    ignis__free(external);
+}
+
+IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_external_desc *desc, int64_t *bytes)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    int64_t numel, element;
+    if (!ignis__dtype_valid(call, dtype) || !ignis__shape_check(call, &desc->shape, dtype, &numel))
+        return false;
+    element = ignis__dtypes[dtype].size;
+    *bytes = numel * element;
+    if (desc->size < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+                           (long long)desc->size) == IGNIS_OK;
+    if (desc->offset < 0 || desc->offset % element != 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+                           (long long)desc->offset, (long long)element) == IGNIS_OK;
+    if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                           "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld", (long long)*bytes,
+                           (long long)desc->offset, (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset),
+                           (long long)desc->size) == IGNIS_OK;
+    return true;
+}
+
+/*  Imports memory and maps all of it; as CUDA advises, since two mappings of one place need not see each other's writes. */
+IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
+                                            const char *kind, bool *taken)
+{
+    ignis__external_part whole = IGNIS__ZERO;
+    int error = IGNIS__CUDA(cuImportExternalMemory, (&external->memory, memory));
+    *taken = error == 0;
+    if (error != 0) {
+        external->memory = NULL;
+        ignis__external_refused(call, external->device, "cuImportExternalMemory", error, kind,
+                                ", or desc.size is not that of the memory object");
+        return false;
+    }
+    whole.size = memory->size;
+    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer, (&external->mapped, external->memory, &whole));
+}
+
+IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc)
+{
+    static const char call[] = "ignis_external_array";
+    ignis_array none = IGNIS__ZERO, result = IGNIS__ZERO;
+    const ignis__external_kind *kind;
+    ignis__external_memory_desc memory = IGNIS__ZERO;
+    ignis__external *external;
+    ignis_array_desc array;
+    ignis__device *device;
+    ignis__binding binding;
+    int64_t bytes = 0;
+    bool taken = false;
+    if (!ignis__enter(call))
+        return none;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return none;
+    }
+    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+        !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
+        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
+        return none;
+    kind = &ignis__memory_kinds[desc->type];
+    device = ignis__device_get(call, desc->device == 0 ? ignis__thread_now()->device : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &memory.os))
+        return none;
+    external = (ignis__external *)ignis__alloc(sizeof *external);
+    if (!external)
+        ignis__fail_host_memory(call, sizeof *external);
+    if (external && ignis__device_enter(call, device, &binding)) {
+        memory.type = kind->type;
+        memory.size = (unsigned long long)desc->size;
+        memory.flags = desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
+        external->device = device;
+        memset(&array, 0, sizeof array);
+        if (ignis__external_map(call, external, &memory, kind->name, &taken)) {
+            array.shape = desc->shape;
+            array.dtype = desc->dtype;
+            array.device = desc->device;
+            array.ptr = (void *)(uintptr_t)(external->mapped + (unsigned long long)desc->offset);
+            array.release_fn = ignis__external_release;
+            array.release_data = external;
+            array.tag = desc->tag;
+            result = ignis__array_create_over(call, &array, true);
+        }
+        if (!result.id)
+            ignis__external_close(external);
+        ignis__device_leave(&binding);
+    }
+    ignis__external_settle(desc->fd, &memory.os, taken, result.id != 0);
+    if (!result.id)
+        ignis__free(external);
+    return result;
+}
+
+/* --- fences -------------------------------------------------------------------------------------------------------------- */
+
+/*  The last use of a fence on a stream. */
+typedef struct ignis__fence_use {
+    void *stream;
+    ignis__spare_event *event; /* behind it */
+    struct ignis__fence_use *next;
+} ignis__fence_use;
+
+typedef struct ignis__fence {
+    ignis__slot slot; /* its lock guards the rest */
+    ignis__device *device;
+    void *semaphore;
+    uint64_t signaled; /* the last value that it was to be set to */
+    ignis__fence_use *uses;
+    bool unmarked; /* an event could not be recorded */
+} ignis__fence;
+
+static ignis__pool ignis__fences = IGNIS__POOL(ignis__fence, IGNIS__KIND_FENCE, "fence", IGNIS_DIAG_FENCE_FREED);
+
+IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc)
+{
+    static const char call[] = "ignis_external_fence";
+    ignis_fence result = IGNIS__ZERO;
+    ignis__semaphore_desc semaphore = IGNIS__ZERO;
+    ignis__device *device;
+    ignis__binding binding;
+    ignis__fence *fence;
+    int error = -1;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
+        return result;
+    device = ignis__device_get(call, desc->device == 0 ? ignis__thread_now()->device : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &semaphore.os))
+        return result;
+    fence = (ignis__fence *)ignis__pool_take(call, &ignis__fences);
+    if (fence && ignis__device_enter(call, device, &binding)) {
+        semaphore.type = ignis__fence_kinds[desc->type].type;
+        error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
+        if (error != 0)
+            ignis__external_refused(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
+                                    ", or is of no timeline");
+        ignis__device_leave(&binding);
+    }
+    ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
+    if (fence && error == 0) {
+        fence->device = device;
+        fence->signaled = 0;
+        fence->uses = NULL;
+        fence->unmarked = false;
+        result.id = ignis__pool_publish(&ignis__fences, fence);
+    } else if (fence) {
+        ignis__pool_give(&ignis__fences, fence);
+    }
+    return result;
+}
+
+/*  Remembers what a stream has now as a use of the fence, which is locked; its device is entered. Uses that are over go. */
+static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
+{
+    ignis__fence_use **link = &fence->uses, *use;
+    ignis__spare_event *event = ignis__event_record(call, fence->device, stream);
+    if (!event)
+        return false;
+    while ((use = *link) != NULL && use->stream != stream) {
+        if (IGNIS__CUDA(cuEventQuery, (use->event->event)) == 0) {
+            *link = use->next;
+            ignis__event_give(fence->device, use->event);
+            ignis__free(use);
+        } else {
+            link = &use->next;
+        }
+    }
+    if (use) {
+        ignis__event_give(fence->device, use->event);
+    } else {
+        use = (ignis__fence_use *)ignis__alloc(sizeof *use);
+        if (!use) {
+            ignis__event_give(fence->device, event);
+            ignis__fail_host_memory(call, sizeof *use);
+            return false;
+        }
+        use->stream = stream;
+        use->next = fence->uses;
+        fence->uses = use;
+    }
+    use->event = event;
+    return true;
+}
+
+/*  Takes a fence apart, once its last use is over: the driver wants that. After a fault there is nothing to wait for. */
+static void ignis__fence_drop(const char *call, ignis__fence *fence)
+{
+    ignis__binding binding;
+    bool entered;
+    if (!ignis__pool_drop(fence))
+        return;
+    entered = !ignis__devices_lost() && ignis__device_enter(call, fence->device, &binding);
+    while (fence->uses) {
+        ignis__fence_use *use = fence->uses;
+        fence->uses = use->next;
+        if (entered && IGNIS__CUDA(cuEventSynchronize, (use->event->event)) != 0)
+            fence->unmarked = true;
+        ignis__event_give(fence->device, use->event);
+        ignis__free(use);
+    }
+    if (entered) {
+        if (fence->unmarked)
+            (void)ignis__device_finish(fence->device);
+        (void)IGNIS__CUDA(cuDestroyExternalSemaphore, (fence->semaphore));
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__fences, fence);
+}
+
+/*  Queues a wait for a value, or that it is set. */
+static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool signals)
+{
+    ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
+    ignis__semaphore_value wanted = IGNIS__ZERO;
+    ignis__device *device;
+    ignis__binding binding;
+    void *stream;
+    bool captured = false, ok;
+    if (!fence)
+        return ignis__failed();
+    device = fence->device;
+    if (!ignis__device_enter(call, device, &binding)) {
+        ignis__fence_drop(call, fence);
+        return ignis__failed();
+    }
+    stream = ignis__stream_now(device);
+    wanted.value = value;
+    ok = ignis__stream_captured(call, device, stream, &captured);
+    if (ok && captured)
+        ok =
+            ignis__fail_captured(call, signals ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
+                                                 "behind ignis_graph_launch"
+                                               : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
+                                                 "it before ignis_graph_launch");
+    ignis__mutex_lock(&fence->slot.lock);
+    if (ok && signals && value <= fence->signaled) {
+        ok = false;
+        ignis__fail(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s", (unsigned long long)value,
+                    (unsigned long long)fence->signaled, fence->signaled ? "was to be set to before" : "has at first");
+    }
+    if (ok && signals)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+    else if (ok)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuWaitExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+    if (ok && signals)
+        fence->signaled = value;
+    if (ok && !ignis__fence_mark(call, fence, stream)) {
+        fence->unmarked = true; /* it is queued all the same */
+        ok = false;
+    }
+    ignis__mutex_unlock(&fence->slot.lock);
+    ignis__device_leave(&binding);
+    ignis__fence_drop(call, fence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_fence_wait(ignis_fence fence, uint64_t value)
+{
+    return ignis__fence_queue("ignis_fence_wait", fence, value, false);
+}
+
+IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value)
+{
+    return ignis__fence_queue("ignis_fence_signal", fence, value, true);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
+{
+    static const char call[] = "ignis_fence_free";
+    ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
+    bool live;
+    if (!fence)
+        return ignis__failed();
+    live = ignis__handle_kill(fence);
+    if (!live)
+        ignis__fail_stale(call, &ignis__fences, handle.id);
+    ignis__fence_drop(call, fence);
+    return live ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__fences_close(const char *call)
+{
+    ignis__fence *fence;
+    uint64_t index = 0;
+    while ((fence = (ignis__fence *)ignis__pool_next(&ignis__fences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "fence of device %d", (int)(fence->device - ignis__devices));
+        ignis__handle_kill(fence);
+        ignis__fence_drop(call, fence);
+    }
+}
+
+/* --- buffers of OpenGL --------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__gl_buffer {
+    ignis__slot slot; /* its lock guards the rest, and is held while the buffer is mapped and unmapped */
+    ignis__device *device;
+    unsigned name;
+    void *resource;
+    ignis__storage *storage; /* of the array, while mapped; the buffer is one of its users */
+    ignis_array array;       /* over it, which the caller may free */
+} ignis__gl_buffer;
+
+static ignis__pool ignis__gl_buffers = IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
+
+IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_access access)
+{
+    static const char call[] = "ignis_gl_register";
+    static const unsigned flags[IGNIS_GL_ACCESS_COUNT] = {IGNIS__CU_GRAPHICS_NONE, IGNIS__CU_GRAPHICS_READ_ONLY,
+                                                          IGNIS__CU_GRAPHICS_WRITE_DISCARD};
+    ignis_gl_buffer result = IGNIS__ZERO;
+    ignis__gl_buffer *buffer;
+    ignis__device *device;
+    ignis__binding binding;
+    int error = -1;
+    if (!ignis__enter(call))
+        return result;
+    if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE are 0 to 2", (int)access);
+        return result;
+    }
+    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsMapResources) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnmapResources) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsResourceGetMappedPointer_v2) ||
+        (buffer = (ignis__gl_buffer *)ignis__pool_take(call, &ignis__gl_buffers)) == NULL)
+        return result;
+    device = ignis__device_current_enter(call, &binding);
+    if (device) {
+        error = IGNIS__CUDA(cuGraphicsGLRegisterBuffer, (&buffer->resource, name, flags[access]));
+        if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
+            ignis__cuda_fail(call, device, "cuGraphicsGLRegisterBuffer", error);
+        else if (error != 0)
+            ignis__fail_because(
+                IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of device %d, or that has no "
+                "buffer %u with storage",
+                ignis__cuda_name(error), error, (int)(device - ignis__devices), name);
+        ignis__device_leave(&binding);
+    }
+    if (error == 0) {
+        buffer->device = device;
+        buffer->name = name;
+        buffer->storage = NULL;
+        buffer->array.id = 0;
+        result.id = ignis__pool_publish(&ignis__gl_buffers, buffer);
+    } else {
+        ignis__pool_give(&ignis__gl_buffers, buffer);
+    }
+    return result;
+}
+
+static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
+{
+    if (ignis__pool_drop(buffer))
+        ignis__pool_give(&ignis__gl_buffers, buffer);
+}
+
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+{
+    ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
+    if (!buffer)
+        return NULL;
+    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+        ignis__mutex_lock(&buffer->slot.lock);
+        if (ignis__pool_live(buffer))
+            return buffer;
+        ignis__mutex_unlock(&buffer->slot.lock);
+        ignis__fail_stale(call, &ignis__gl_buffers, handle.id); /* by another thread, meanwhile */
+        ignis__device_leave(binding);
+    }
+    ignis__gl_buffer_drop(buffer);
+    return NULL;
+}
+
+static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__binding *binding, bool ok)
+{
+    ignis__mutex_unlock(&buffer->slot.lock);
+    ignis__device_leave(binding);
+    ignis__gl_buffer_drop(buffer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The array over a buffer that is mapped on a stream. */
+static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
+{
+    ignis_array none = IGNIS__ZERO, result;
+    ignis_array_desc desc;
+    ignis__address address = 0;
+    ignis__array *array;
+    size_t size = 0;
+    int64_t numel = 0, element = ignis__dtypes[dtype].size;
+    int ordinal = (int)(buffer->device - ignis__devices);
+    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2, (&address, &size, buffer->resource)))
+        return none;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = *shape;
+    if (shape->ndim == 0) {
+        desc.shape.ndim = 1;
+        desc.shape.dim[0] = (int64_t)size / element;
+    }
+    if (!ignis__shape_check(call, &desc.shape, dtype, &numel))
+        return none;
+    if ((uint64_t)(numel * element) > size) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu", (long long)(numel * element),
+                    buffer->name, (unsigned long long)size);
+        return none;
+    }
+    desc.dtype = dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.stream = stream;
+    desc.ptr = (void *)(uintptr_t)address;
+    desc.tag = "gl";
+    result = ignis__array_create_over(call, &desc, true);
+    array = result.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, result.id) : NULL;
+    if (array) {
+        buffer->storage = array->storage;
+        buffer->array = result;
+        ignis__atomic_add(&array->storage->users, 1);
+        ignis__array_drop(call, array);
+    }
+    return result;
+}
+
+IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ignis_shape shape)
+{
+    static const char call[] = "ignis_gl_map";
+    ignis_array result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    void *stream;
+    if (!buffer)
+        return result;
+    dtype = dtype ? dtype : IGNIS_F32;
+    stream = ignis__stream_now(buffer->device);
+    if (buffer->storage)
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped already", buffer->name);
+    else if (ignis__dtype_valid(call, dtype) &&
+             !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsMapResources, (1, &buffer->resource, stream))) {
+        result = ignis__gl_array(call, buffer, dtype, &shape, stream);
+        if (!result.id)
+            (void)IGNIS__CUDA(cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    }
+    (void)ignis__gl_leave(buffer, &binding, true);
+    return result;
+}
+
+/*  Gives the memory of a locked buffer, whose arrays are gone, back to OpenGL, behind the work of all streams on it. */
+static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
+{
+    ignis__storage *storage = buffer->storage;
+    void *stream;
+    bool ordered = true, ok;
+    int i;
+    ignis__mutex_lock(&storage->lock);
+    stream = storage->stream;
+    for (i = 0; i < storage->used_on_count; i++)
+        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
+    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ignis__mutex_unlock(&storage->lock);
+    if (!ok)
+        return false;
+    buffer->storage = NULL;
+    buffer->array.id = 0;
+    ignis__storage_drop(call, storage);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
+{
+    static const char call[] = "ignis_gl_unmap";
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    bool live, ok = false;
+    uint64_t users;
+    if (!buffer)
+        return ignis__failed();
+    if (!buffer->storage) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is not mapped", buffer->name);
+        return ignis__gl_leave(buffer, &binding, false);
+    }
+    live = ignis_array_is_live(buffer->array);
+    users = ignis__atomic_load(&buffer->storage->users) - 1 - (uint64_t)live; /* beside the buffer and the array */
+    if (users > 0)
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call, "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped",
+                    buffer->name, (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
+    else
+        ok = !live || ignis__array_free_as(call, buffer->array, IGNIS_OWNER_IGNIS) == IGNIS_OK;
+    ok = ok && ignis__gl_return(call, buffer);
+    return ignis__gl_leave(buffer, &binding, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
+{
+    static const char call[] = "ignis_gl_unregister";
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    bool ok = false;
+    if (!buffer)
+        return ignis__failed();
+    if (buffer->storage) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
+    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+        ignis__pool_kill(buffer);
+        ignis__pool_drop(buffer); /* the handle's own hold */
+        ok = true;
+    }
+    return ignis__gl_leave(buffer, &binding, ok);
+}
+
+/*  Arrays are closed before. Without an OpenGL context in this thread the driver may refuse, and frees the rest with the device. */
+IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
+{
+    ignis__gl_buffer *buffer;
+    ignis__binding binding;
+    uint64_t index = 0;
+    while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
+        bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
+        if (entered && buffer->storage)
+            (void)ignis__gl_return(call, buffer);
+        if (buffer->storage) {
+            ignis__storage_drop(call, buffer->storage);
+            buffer->storage = NULL;
+        }
+        if (entered) {
+            (void)IGNIS__CUDA(cuGraphicsUnregisterResource, (buffer->resource));
+            ignis__device_leave(&binding);
+        }
+        ignis__handle_kill(buffer);
+        ignis__gl_buffer_drop(buffer);
+    }
+}
+
+/* ===============================================================================================================
    >>profile - reports of what was written down.
    =============================================================================================================== */
 
@@ -37723,6 +38695,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__arrays_close(call);
     ignis__tickets_close(call);
     ignis__kernels_close(call);
+    ignis__fences_close(call);
+    ignis__gl_buffers_close(call);
     ignis__events_close(call);
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
@@ -37794,6 +38768,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
 #define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
 #define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
+#define ignis_external_array(...) IGNIS__AT(ignis_external_array(__VA_ARGS__))
+#define ignis_gl_map(...) IGNIS__AT(ignis_gl_map(__VA_ARGS__))
 #define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
 #define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
 #define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))

@@ -2562,6 +2562,10 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
     int error;
+    if (array->storage->external)
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "array #%llu lies in memory of a graphics API, which exports it itself to who asks that",
+                             (unsigned long long)array->id);
     if (!address || array->storage->block)
         return ignis__refuse(
             IGNIS_DIAG_NOT_SHAREABLE, call,
