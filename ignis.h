@@ -695,6 +695,10 @@ typedef enum ignis_status {
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
     X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
+    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
+    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
+    X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
+    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
     X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
     X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
     X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
@@ -3195,6 +3199,21 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
 
 /* >>chat -------------------------------------------------------------------------------------------------------- */
 
+/*  One message of a chat. */
+typedef struct ignis_message {
+    const char *role;    /* "system", "user", "assistant" and what else the template knows */
+    const char *content; /* null: none */
+} ignis_message;
+
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+typedef struct ignis_chat_desc {
+    const char *chat_template;  /* null: the tokenizer's own */
+    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
+    const char
+        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
+    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+} ignis_chat_desc;
+
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
 /*  A model that was opened: its weights on a device, its description, its tokenizer. */
@@ -3920,6 +3939,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 
 #include <errno.h>
 #include <limits.h>
+#ifdef IGNIS_MODELS
+#include <math.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32961,6 +32983,3860 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
    >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
    =============================================================================================================== */
 
+/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
+    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
+    marks; where it is not clear which byte is whose, the result is marked. */
+
+#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
+#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
+#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_kind {
+    IGNIS__CHAT_ABSENT, /* an argument that is not given */
+    IGNIS__CHAT_UNDEFINED,
+    IGNIS__CHAT_NONE,
+    IGNIS__CHAT_BOOL,
+    IGNIS__CHAT_INT,
+    IGNIS__CHAT_FLOAT,
+    IGNIS__CHAT_STRING,
+    IGNIS__CHAT_LIST, /* from here to GENERATOR: items */
+    IGNIS__CHAT_TUPLE,
+    IGNIS__CHAT_RANGE_OF,
+    IGNIS__CHAT_KEYS,
+    IGNIS__CHAT_VALUES,
+    IGNIS__CHAT_ITEMS,
+    IGNIS__CHAT_GENERATOR, /* can be walked once */
+    IGNIS__CHAT_DICT,      /* items: key, value, key, value ... */
+    IGNIS__CHAT_NAMESPACE, /* the same */
+    IGNIS__CHAT_LOOP,
+    IGNIS__CHAT_MACRO,
+    IGNIS__CHAT_FUNCTION, /* of the table; a method has an object */
+} ignis__chat_kind;
+
+static const char *const ignis__chat_kinds[] = {"",     "Undefined", "NoneType",    "bool",      "int",         "float",      "str",
+                                                "list", "tuple",     "range",       "dict_keys", "dict_values", "dict_items", "generator",
+                                                "dict", "Namespace", "LoopContext", "Macro",     "function"};
+
+typedef struct ignis__chat_value {
+    unsigned char kind;
+    unsigned char of;  /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
+    bool mark;         /* of what is no string: it came from the caller */
+    int64_t number;    /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
+    const char *marks; /* of a string: one for each byte; null: none is marked */
+    union {
+        double real;
+        const char *text; /* a string; the name of what is undefined */
+        struct ignis__chat_items *items;
+        struct ignis__chat_loop *loop;
+        struct ignis__chat_macro *macro;
+        const struct ignis__chat_value *object;
+    } u;
+} ignis__chat_value;
+
+typedef struct ignis__chat_items {
+    ignis__chat_value *item;
+    int64_t count, capacity;
+    int64_t at;       /* of a generator: those before it are gone */
+    int64_t range[3]; /* as range was called */
+} ignis__chat_items;
+
+/*  Text that is being written. */
+typedef struct ignis__chat_writer {
+    char *text, *marks;
+    size_t size, capacity;
+} ignis__chat_writer;
+
+typedef struct ignis__chat_scope {
+    struct ignis__chat_scope *outer;
+    ignis__chat_items names; /* name, value ... */
+} ignis__chat_scope;
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_op {
+    IGNIS__CHAT_CONST,
+    IGNIS__CHAT_NAME,
+    IGNIS__CHAT_ARRAY, /* list: the items */
+    IGNIS__CHAT_TUPLE_OF,
+    IGNIS__CHAT_DICT_OF, /* list: key, value ... */
+    IGNIS__CHAT_ITEM,    /* a[b] */
+    IGNIS__CHAT_SLICE,   /* a[list] */
+    IGNIS__CHAT_ATTRIBUTE,
+    IGNIS__CHAT_CALL, /* a(list) */
+    IGNIS__CHAT_FILTER,
+    IGNIS__CHAT_TEST,
+    IGNIS__CHAT_UNARY,
+    IGNIS__CHAT_AND,
+    IGNIS__CHAT_OR,
+    IGNIS__CHAT_CHOICE, /* a if b else c */
+    IGNIS__CHAT_BINARY,
+    IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
+    IGNIS__CHAT_TEXT,    /* statements from here on */
+    IGNIS__CHAT_PRINT,
+    IGNIS__CHAT_IF,  /* list: branches, each a condition (a) and a body (b) */
+    IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
+    IGNIS__CHAT_SET,
+    IGNIS__CHAT_SET_BLOCK,
+    IGNIS__CHAT_MACRO_OF,
+    IGNIS__CHAT_BLOCK, /* a scope of its own */
+    IGNIS__CHAT_BREAK,
+    IGNIS__CHAT_CONTINUE,
+} ignis__chat_op;
+
+typedef struct ignis__chat_node {
+    unsigned char op, sign; /* sign: which operator */
+    int depth;              /* of what is inside it */
+    size_t at;              /* in the template */
+    struct ignis__chat_node *a, *b, *c, *list, *last, *next;
+    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+} ignis__chat_node;
+
+typedef struct ignis__chat_macro {
+    const ignis__chat_node *node;
+    ignis__chat_scope *scope;
+} ignis__chat_macro;
+
+typedef struct ignis__chat_loop {
+    const ignis__chat_node *node;
+    ignis__chat_scope *outer;
+    ignis__chat_items *items;       /* as they come, before the loop's condition */
+    int64_t next, end, index, base; /* the next one of them; how many have come out; how many had when `end` was set */
+    bool filtered, peeked;          /* the next item is known */
+    ignis__chat_value before, now, after, changed;
+} ignis__chat_loop;
+
+typedef struct ignis__chat_chunk {
+    struct ignis__chat_chunk *next;
+    size_t size, used;
+} ignis__chat_chunk;
+
+/*  A template being read and walked. After the first fault every token is the end, and nothing is walked any more. */
+typedef struct ignis__chat {
+    ignis__chat_chunk *chunk;
+    size_t memory;
+    int64_t now;      /* seconds since 1970; 0: ask the clock */
+    const char *text; /* the template, whose lines end with \n alone */
+    size_t size, at;  /* behind the current token */
+    size_t start;     /* of the current token */
+    char kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
+    char tag;  /* which one is read: { or % */
+    int brackets, nesting, loops;
+    bool line_start; /* what was read last ended a line */
+    int64_t steps;
+    int depth;
+    size_t here; /* of the node that is walked */
+    ignis__chat_scope *scope;
+    ignis__chat_writer *out;
+    ignis_diagnostic fault; /* 0: none */
+    size_t fault_at;
+    ignis__chat_node spare; /* nodes made after a fault */
+    char message[600];
+} ignis__chat;
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at, const char *format, ...)
+{
+    ignis__chat_value undefined;
+    va_list args;
+    memset(&undefined, 0, sizeof undefined);
+    undefined.kind = IGNIS__CHAT_UNDEFINED;
+    if (!c->fault) {
+        va_start(args, format);
+        vsnprintf(c->message, sizeof c->message, format, args);
+        va_end(args);
+        c->fault = diagnostic;
+        c->fault_at = at;
+        c->kind = 0;
+    }
+    return undefined;
+}
+#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
+#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+
+/*  Counts work; false when there was too much of it, or a fault. */
+static bool ignis__chat_work(ignis__chat *c, int64_t steps)
+{
+    c->steps += steps;
+    if (c->steps > IGNIS__CHAT_STEPS)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps", IGNIS__CHAT_STEPS);
+    return !c->fault;
+}
+
+/*  Memory of the arena, zeroed; null after a fault. */
+static void *ignis__chat_alloc(ignis__chat *c, size_t size)
+{
+    ignis__chat_chunk *chunk = c->chunk;
+    void *memory;
+    size = (size + 15) / 16 * 16;
+    if (c->fault)
+        return NULL;
+    if (!chunk || chunk->size - chunk->used < size) {
+        size_t room = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
+        if (size > IGNIS__CHAT_MEMORY || c->memory + room > IGNIS__CHAT_MEMORY) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory", IGNIS__CHAT_MEMORY);
+            return NULL;
+        }
+        chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
+        if (!chunk) {
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were asked for",
+                              (long long)(head + room));
+            return NULL;
+        }
+        chunk->size = head + room;
+        chunk->used = head;
+        chunk->next = c->chunk;
+        c->chunk = chunk;
+        c->memory += room;
+    }
+    memory = (char *)chunk + chunk->used;
+    chunk->used += size;
+    return memory;
+}
+
+static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
+{
+    ignis__chat_value value;
+    memset(&value, 0, sizeof value);
+    value.kind = (unsigned char)kind;
+    value.number = number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
+
+static ignis__chat_value ignis__chat_real(double real)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_FLOAT, 0);
+    value.u.real = real;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_STRING, (int64_t)size);
+    value.u.text = text;
+    value.marks = marks;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_words(const char *text) { return ignis__chat_string(text, strlen(text), NULL); }
+
+static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
+{
+    ignis__chat_value part = string;
+    part.u.text += from;
+    part.number = (int64_t)(to - from);
+    if (part.marks)
+        part.marks += from;
+    return part;
+}
+
+static bool ignis__chat_is(ignis__chat_value value, const char *text)
+{
+    return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
+}
+
+/*  A new value of items. */
+static ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+{
+    ignis__chat_value value = ignis__chat_make(kind, 0);
+    value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
+    return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+}
+
+static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+{
+    if (c->fault)
+        return;
+    if (items->count == items->capacity) {
+        int64_t capacity = items->capacity ? 2 * items->capacity : 8;
+        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(c, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return;
+        if (items->count)
+            memcpy(larger, items->item, (size_t)items->count * sizeof *larger);
+        items->item = larger;
+        items->capacity = capacity;
+    }
+    items->item[items->count++] = value;
+}
+
+/*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
+static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
+{
+    if (!ignis__chat_work(c, (int64_t)(size / 64)) || size == 0)
+        return;
+    if (out->capacity - out->size < size) {
+        size_t capacity = out->size + size < 128 ? 256 : 2 * (out->size + size);
+        char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+        if (!larger || !marked)
+            return;
+        if (out->size) {
+            memcpy(larger, out->text, out->size);
+            memcpy(marked, out->marks, out->size);
+        }
+        out->text = larger;
+        out->marks = marked;
+        out->capacity = capacity;
+    }
+    memcpy(out->text + out->size, text, size);
+    if (marks)
+        memcpy(out->marks + out->size, marks, size);
+    else
+        memset(out->marks + out->size, mark, size);
+    out->size += size;
+}
+
+static void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
+}
+
+static void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+{
+    ignis__chat_write(c, out, text, strlen(text), NULL, mark);
+}
+
+static ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+{
+    return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
+}
+
+/*  Bytes of the character at a place of text that is well-formed. */
+static size_t ignis__chat_character(const char *text)
+{
+    unsigned char first = (unsigned char)*text;
+    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/*  Where the character before a place begins. */
+static size_t ignis__chat_before(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static uint32_t ignis__chat_code(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    size_t length = ignis__chat_character(text), i;
+    uint32_t code = length == 1 ? byte[0] : byte[0] & (0x7Fu >> length);
+    for (i = 1; i < length; i++)
+        code = code << 6 | (byte[i] & 0x3Fu);
+    return code;
+}
+
+static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+{
+    int64_t count = 0, i;
+    ignis__chat_work(c, string.number / 64);
+    for (i = 0; i < string.number; i++)
+        count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/*  White space as Python's str.isspace has it. */
+static bool ignis__chat_is_space(const char *text)
+{
+    uint32_t code = ignis__chat_code(text);
+    return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+/*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
+static size_t ignis__chat_line_end(const char *text, size_t left)
+{
+    uint32_t code = ignis__chat_code(text);
+    if (code == 13)
+        return left > 1 && text[1] == 10 ? 2 : 1;
+    if ((code >= 10 && code <= 12) || (code >= 28 && code <= 30))
+        return 1;
+    return code == 0x85 ? 2 : code == 0x2028 || code == 0x2029 ? 3 : 0;
+}
+
+static bool ignis__chat_is_ascii(ignis__chat_value string)
+{
+    int64_t i;
+    for (i = 0; i < string.number; i++)
+        if ((unsigned char)string.u.text[i] >= 0x80)
+            return false;
+    return true;
+}
+
+/*  Is any of it from the caller? */
+static bool ignis__chat_marked(ignis__chat_value value)
+{
+    if (value.kind != IGNIS__CHAT_STRING)
+        return value.mark;
+    return value.marks && value.number > 0 && memchr(value.marks, 1, (size_t)value.number) != NULL;
+}
+
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_undefined(ignis__chat *c, ignis__chat_value value)
+{
+    int length = (int)(value.number < 60 ? value.number : 60);
+    if (!value.u.text)
+        return ignis__chat_fail(c, "a value is undefined");
+    if (value.of)
+        return ignis__chat_fail(c, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
+    return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
+}
+
+/*  A failure that says which kind came, or what is undefined. */
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what, ignis__chat_value value)
+{
+    if (value.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, value);
+    return ignis__chat_fail(c, "%s, not %s", what, ignis__chat_kinds[value.kind]);
+}
+
+static bool ignis__chat_is_number(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT; }
+static bool ignis__chat_has_items(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR; }
+static bool ignis__chat_is_whole(ignis__chat_value v) { return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT; }
+static double ignis__chat_as_real(ignis__chat_value v) { return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number; }
+
+static bool ignis__chat_true(ignis__chat_value v)
+{
+    switch (v.kind) {
+    case IGNIS__CHAT_ABSENT:
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return false;
+    case IGNIS__CHAT_BOOL:
+    case IGNIS__CHAT_INT:
+    case IGNIS__CHAT_STRING: return v.number != 0;
+    case IGNIS__CHAT_FLOAT: return v.u.real != 0;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+    case IGNIS__CHAT_DICT: return v.u.items->count != 0;
+    default: return true;
+    }
+}
+
+/*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
+static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
+{
+    int64_t i;
+    int sign;
+    if (!ignis__chat_work(c, 1))
+        return 2;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return 2;
+    }
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (a.kind != IGNIS__CHAT_FLOAT && b.kind != IGNIS__CHAT_FLOAT)
+            return a.number < b.number ? -1 : a.number > b.number;
+        return ignis__chat_as_real(a) < ignis__chat_as_real(b)    ? -1
+               : ignis__chat_as_real(a) > ignis__chat_as_real(b)  ? 1
+               : ignis__chat_as_real(a) == ignis__chat_as_real(b) ? 0
+                                                                  : 3; /* nan */
+    }
+    if (a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING) {
+        if (equal && a.number != b.number)
+            return 2;
+        ignis__chat_work(c, a.number / 64);
+        sign = memcmp(a.u.text, b.u.text, (size_t)(a.number < b.number ? a.number : b.number));
+        return sign < 0 ? -1 : sign > 0 ? 1 : a.number < b.number ? -1 : a.number > b.number;
+    }
+    if (a.kind != b.kind)
+        return 2;
+    switch (a.kind) {
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return equal ? 0 : 2;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+        if (a.kind == IGNIS__CHAT_RANGE_OF && !equal)
+            return 2;
+        if (equal && a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count && i < b.u.items->count; i++) {
+            if (!equal && ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], true, depth + 1) == 0)
+                continue;
+            if ((sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], equal, depth + 1)) != 0)
+                return sign;
+        }
+        return a.u.items->count < b.u.items->count ? -1 : a.u.items->count > b.u.items->count;
+    case IGNIS__CHAT_DICT:
+        if (!equal || a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count; i += 2) {
+            int64_t k;
+            for (k = 0; k < b.u.items->count; k += 2)
+                if (ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[k], true, depth + 1) == 0)
+                    break;
+            if (k >= b.u.items->count || ignis__chat_compare(c, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1) != 0)
+                return 2;
+        }
+        return 0;
+    default: return equal && a.u.items == b.u.items && a.number == b.number ? 0 : 2;
+    }
+}
+
+static bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    return ignis__chat_compare(c, a, b, true, 0) == 0;
+}
+
+/*  a < b; a failure where they have no order. */
+static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+{
+    int sign = ignis__chat_compare(c, a, b, false, 0);
+    if (sign == 2 && a.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, a);
+    else if (sign == 2 && b.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, b);
+    else if (sign == 2)
+        ignis__chat_fail(c, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
+    return sign == -1 || (or_equal && sign == 0);
+}
+
+/*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
+static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+{
+    int64_t i;
+    for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
+        const ignis__chat_value *other = &items->item[i];
+        if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
+                ? key.number == other->number && memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
+                : ignis__chat_equal(c, key, *other))
+            return i;
+    }
+    return -1;
+}
+
+static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key, ignis__chat_value value)
+{
+    int64_t i = ignis__chat_find(c, items, key);
+    if (i >= 0) {
+        items->item[i + 1] = value;
+        return;
+    }
+    ignis__chat_add(c, items, key);
+    ignis__chat_add(c, items, value);
+}
+
+/*  Can it be the key of a dict? A failure where not. */
+static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+{
+    int64_t i;
+    if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
+        ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && !c->fault; i++)
+        ignis__chat_hashable(c, key.u.items->item[i]);
+    return !c->fault;
+}
+
+/*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
+static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+{
+    int64_t i;
+    memset(out, 0, sizeof *out);
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: break;
+    case IGNIS__CHAT_STRING:
+        for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
+            ignis__chat_work(c, 1);
+            ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
+        }
+        break;
+    case IGNIS__CHAT_DICT:
+        for (i = 0; i < v.u.items->count && ignis__chat_work(c, 1); i += 2)
+            ignis__chat_add(c, out, v.u.items->item[i]);
+        break;
+    case IGNIS__CHAT_LOOP: ignis__chat_lacks(c, "'loop' as something to walk over"); break;
+    default:
+        if (!ignis__chat_has_items(v)) {
+            ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
+            break;
+        }
+        *out = *v.u.items;
+        out->capacity = out->count; /* who adds gets a copy */
+        if (v.kind == IGNIS__CHAT_GENERATOR)
+            v.u.items->at = v.u.items->count;
+    }
+    return !c->fault;
+}
+
+/* --- numbers and texts ---------------------------------------------------------------------------------------------- */
+
+/*  What separates the digits of a number in the program's locale, which may not be a point. */
+static const char *ignis__chat_point(char half[16])
+{
+    snprintf(half, 16, "%.1f", 0.5);
+    half[strlen(half) - 1] = 0;
+    return half + 1;
+}
+
+/*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
+static bool ignis__chat_read_real(const char *text, size_t size, double *real)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } words[] = {{"inf", HUGE_VAL}, {"infinity", HUGE_VAL}, {"nan", 0}};
+    char copy[340], half[16], *out = copy, *end;
+    bool minus = size > 0 && *text == '-', digits = false;
+    size_t i, k;
+    if (size > 0 && (*text == '-' || *text == '+'))
+        text++, size--;
+    if (size == 0 || size > 300)
+        return false;
+    for (k = 0; k < 3; k++) {
+        for (i = 0; i < size && words[k].name[i] && (text[i] | 32) == words[k].name[i]; i++)
+            ;
+        if (i == size && !words[k].name[i]) {
+            *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
+            return true;
+        }
+    }
+    for (i = 0; i < size; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digits = true;
+            *out++ = text[i];
+        } else if (text[i] == '.') {
+            out += snprintf(out, 16, "%s", ignis__chat_point(half));
+        } else if ((text[i] == 'e' || text[i] == 'E') && digits) {
+            *out++ = 'e';
+            if (i + 1 < size && (text[i + 1] == '-' || text[i + 1] == '+'))
+                *out++ = text[++i];
+        } else if (text[i] != '_' || i == 0 || i + 1 == size || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
+                   text[i + 1] > '9') {
+            return false;
+        }
+        if (out > copy + 320)
+            return false;
+    }
+    *out = 0;
+    *real = strtod(copy, &end);
+    *real = minus ? -*real : *real;
+    return digits && end == out;
+}
+
+/*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
+static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+{
+    bool minus = size > 0 && *text == '-';
+    size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
+    *number = 0;
+    for (; i < size; i++) {
+        int digit = text[i] - '0';
+        if (text[i] == '_' && i > first && i + 1 < size && text[i - 1] != '_')
+            continue;
+        if (digit < 0 || digit > 9)
+            return false;
+        if (*number > (INT64_MAX - digit) / 10) {
+            ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            return false;
+        }
+        *number = 10 * *number + digit;
+    }
+    *number = minus ? -*number : *number;
+    return size > first;
+}
+
+/*  A number as Python's repr writes it: the fewest digits that come back. */
+static void ignis__chat_write_real(double real, char out[40])
+{
+    char text[40], digits[20];
+    int precision, count = 0, exponent, i;
+    const char *at;
+    if (real != real || real - real != 0) {
+        snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, real);
+        if (strtod(text, NULL) == real)
+            break;
+    }
+    for (at = text; *at && *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9' && count < 18)
+            digits[count++] = *at;
+    exponent = *at ? (int)strtol(at + 1, NULL, 10) : 0;
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    if (*text == '-')
+        *out++ = '-';
+    if (exponent < -4 || exponent >= 16) {
+        *out++ = digits[0];
+        if (count > 1) {
+            *out++ = '.';
+            memcpy(out, digits + 1, (size_t)count - 1);
+            out += count - 1;
+        }
+        snprintf(out, 16, "e%c%02d", exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
+        return;
+    }
+    if (exponent < 0) {
+        *out++ = '0', *out++ = '.';
+        for (i = -1; i > exponent; i--)
+            *out++ = '0';
+    }
+    for (i = 0; i < count || i <= exponent; i++) {
+        *out++ = i < count ? digits[i] : '0';
+        if (i == exponent)
+            *out++ = '.';
+    }
+    if (out[-1] == '.')
+        *out++ = '0';
+    *out = 0;
+}
+
+/*  A string in quotes, as Python's repr writes it. Characters that are not assigned count as printable. */
+static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "\\\n\r\t", escaped[] = "\\nrt";
+    size_t size = (size_t)string.number, at, length;
+    const char *text = string.u.text, quote = size && memchr(text, '\'', size) && !memchr(text, '"', size) ? '"' : '\'', *known;
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(text + at);
+        char piece[16];
+        bool hidden = code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && ignis__chat_is_space(text + at)) ||
+                      (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
+                      (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
+        length = ignis__chat_character(text + at);
+        ignis__chat_work(c, 1);
+        *piece = 0;
+        if (code == (unsigned char)quote)
+            snprintf(piece, sizeof piece, "\\%c", quote);
+        else if (code < 128 && code && (known = strchr(plain, (int)code)) != NULL)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (hidden)
+            snprintf(piece, sizeof piece, code < 256 ? "\\x%02x" : code < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)code);
+        if (*piece)
+            ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+        else
+            ignis__chat_write_string(c, out, ignis__chat_part(string, at, at + length));
+    }
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+}
+
+/*  A value as Python's str writes it, or inside others as repr does. */
+static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, bool quoted, int depth)
+{
+    static const char *const open[] = {"[", "(", "range(", "dict_keys([", "dict_values([", "dict_items(["};
+    static const char *const close[] = {"]", ")", ")", "])", "])", "])"};
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: ignis__chat_write_words(c, out, quoted ? "Undefined" : "", false); break;
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "None", v.mark); break;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, v.number ? "True" : "False", v.mark); break;
+    case IGNIS__CHAT_INT:
+        snprintf(number, sizeof number, "%lld", (long long)v.number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_STRING:
+        ignis__chat_write_words(c, out, quoted && v.of ? "Markup(" : "", ignis__chat_marked(v));
+        if (quoted)
+            ignis__chat_write_quoted(c, out, v);
+        else
+            ignis__chat_write_string(c, out, v);
+        ignis__chat_write_words(c, out, quoted && v.of ? ")" : "", ignis__chat_marked(v));
+        break;
+    case IGNIS__CHAT_RANGE_OF:
+        snprintf(number, sizeof number, "%lld, %lld", (long long)v.u.items->range[0], (long long)v.u.items->range[1]);
+        ignis__chat_write_words(c, out, "range(", v.mark);
+        ignis__chat_write_words(c, out, number, v.mark);
+        snprintf(number, sizeof number, ", %lld)", (long long)v.u.items->range[2]);
+        ignis__chat_write_words(c, out, v.u.items->range[2] == 1 ? ")" : number, v.mark);
+        break;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+        ignis__chat_write_words(c, out, open[v.kind - IGNIS__CHAT_LIST], v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
+        ignis__chat_write_words(c, out, close[v.kind - IGNIS__CHAT_LIST], v.mark);
+        break;
+    case IGNIS__CHAT_DICT:
+    case IGNIS__CHAT_NAMESPACE:
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "{" : "<Namespace {", v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i % 2 ? ": " : i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "}" : "}>", v.mark);
+        break;
+    default:
+        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
+                          v.kind == IGNIS__CHAT_GENERATOR ? "; |list makes a list of it" : "");
+    }
+}
+
+/*  A value as text, which carries its marks. */
+static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+{
+    ignis__chat_writer out;
+    if (v.kind == IGNIS__CHAT_STRING)
+        return v;
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_value(c, &out, v, false, 0);
+    return ignis__chat_written(&out);
+}
+
+typedef struct ignis__chat_json {
+    ignis__chat_value indent, separators[2];
+    bool ascii, sort, pretty;
+} ignis__chat_json;
+
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse);
+
+static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, bool ascii)
+{
+    static const char plain[] = "\"\\\n\r\t\f\b", escaped[] = "\"\\nrtfb";
+    size_t at, length, size = (size_t)string.number, plain_from = 0;
+    bool marked = ignis__chat_marked(string);
+    ignis__chat_write_words(c, out, "\"", marked);
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(string.u.text + at);
+        const char *known = code < 128 && code ? strchr(plain, (int)code) : NULL;
+        char piece[16];
+        length = ignis__chat_character(string.u.text + at);
+        if (!known && code >= 32 && (code < 128 || !ascii))
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, at));
+        plain_from = at + length;
+        if (known)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (code < 65536)
+            snprintf(piece, sizeof piece, "\\u%04x", (unsigned)code);
+        else
+            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", 0xD800u + ((unsigned)(code - 65536) >> 10),
+                     0xDC00u + ((unsigned)(code - 65536) & 1023));
+        ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+    }
+    if (size > plain_from)
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, size));
+    ignis__chat_write_words(c, out, "\"", marked);
+}
+
+static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
+{
+    int i;
+    if (!how->pretty)
+        return;
+    ignis__chat_write_words(c, out, "\n", mark);
+    for (i = 0; i < depth; i++)
+        ignis__chat_write_string(c, out, how->indent);
+}
+
+/*  A value as json.dumps writes it. */
+static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, const ignis__chat_json *how, int depth)
+{
+    static const char *const words[] = {"false", "true"};
+    bool dict = v.kind == IGNIS__CHAT_DICT, quoted = false;
+    ignis__chat_items items;
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "null", v.mark); return;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, words[v.number != 0], v.mark); return;
+    case IGNIS__CHAT_STRING: ignis__chat_json_string(c, out, v, how->ascii); return;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out,
+                                strcmp(number, "nan") == 0    ? "NaN"
+                                : strcmp(number, "inf") == 0  ? "Infinity"
+                                : strcmp(number, "-inf") == 0 ? "-Infinity"
+                                                              : number,
+                                v.mark);
+        return;
+    case IGNIS__CHAT_INT: ignis__chat_write_value(c, out, v, false, 0); return;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_DICT: break;
+    default: ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v); return;
+    }
+    items = *v.u.items;
+    if (dict && how->sort) {
+        ignis__chat_items pairs, keys;
+        ignis__chat_value sorted;
+        memset(&pairs, 0, sizeof pairs);
+        memset(&keys, 0, sizeof keys);
+        for (i = 0; i < items.count; i += 2) {
+            ignis__chat_add(c, &keys, items.item[i]);
+            ignis__chat_add(c, &pairs, ignis__chat_make(IGNIS__CHAT_INT, i));
+        }
+        sorted = ignis__chat_sorted(c, &pairs, &keys, false);
+        memset(&items, 0, sizeof items);
+        for (i = 0; !c->fault && i < sorted.u.items->count; i++) {
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number]);
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number + 1]);
+        }
+    }
+    ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
+    for (i = 0; i < items.count && !c->fault; i++) {
+        if (i && (!dict || i % 2 == 0))
+            ignis__chat_write_string(c, out, how->separators[0]);
+        if (!dict || i % 2 == 0)
+            ignis__chat_json_line(c, out, how, depth + 1, v.mark);
+        else
+            ignis__chat_write_string(c, out, how->separators[1]);
+        quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
+        if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
+            ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+        ignis__chat_write_json(c, out, items.item[i], how, depth + 1);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+    }
+    if (items.count)
+        ignis__chat_json_line(c, out, how, depth, v.mark);
+    ignis__chat_write_words(c, out, dict ? "}" : "]", v.mark);
+}
+
+/* --- reading a template: words --------------------------------------------------------------------------------------- */
+
+static size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+{
+    while (at < c->size && ignis__chat_is_space(c->text + at))
+        at += ignis__chat_character(c->text + at);
+    return at;
+}
+
+static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+{
+    size_t length = strlen(sign);
+    return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
+}
+
+static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
+{
+    while (at < c->size &&
+           (ignis__map_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__map_is_digit(c->text[at + 1]))))
+        at++;
+    return at;
+}
+
+/*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
+static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+{
+    char end[3];
+    bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
+    end[0] = tag == '{' ? '}' : tag, end[1] = '}', end[2] = 0;
+    if (!ignis__chat_at(c, at + (minus || plus), end))
+        return false;
+    at += 2 + (size_t)(minus || plus);
+    if (minus)
+        at = ignis__chat_skip_space(c, at);
+    else if (!plus && tag != '{' && ignis__chat_at(c, at, "\n"))
+        at++;
+    c->at = at;
+    c->line_start = c->text[at - 1] == '\n';
+    return true;
+}
+
+/*  Goes on to the next word or sign inside a tag. */
+static void ignis__chat_next(ignis__chat *c)
+{
+    static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
+    size_t at, i;
+    char first;
+    if (c->fault)
+        return;
+    c->start = at = ignis__chat_skip_space(c, c->at);
+    c->at = at;
+    if (c->brackets == 0 && ignis__chat_tag_end(c, at, c->tag)) {
+        c->kind = 'E';
+        return;
+    }
+    if (at == c->size) {
+        c->kind = 0;
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+        return;
+    }
+    first = c->text[at];
+    if (ignis__map_is_letter(first)) {
+        c->kind = 'a';
+        while (at < c->size && (ignis__map_is_letter(c->text[at]) || ignis__map_is_digit(c->text[at])))
+            at++;
+    } else if (ignis__map_is_digit(first)) {
+        size_t end;
+        c->kind = '0';
+        at = ignis__chat_digits(c, at);
+        if (c->start == 0 || c->text[c->start - 1] != '.') {
+            end = at < c->size && c->text[at] == '.' ? ignis__chat_digits(c, at + 1) : at;
+            if (end > at + 1)
+                at = end, c->kind = '.';
+            if (at < c->size && (c->text[at] == 'e' || c->text[at] == 'E')) {
+                end = at + 1 + (size_t)(ignis__chat_at(c, at + 1, "-") || ignis__chat_at(c, at + 1, "+"));
+                if (ignis__chat_digits(c, end) > end)
+                    at = ignis__chat_digits(c, end), c->kind = '.';
+            }
+        }
+        if (at < c->size && ignis__map_is_letter(c->text[at]))
+            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
+    } else if (first == '"' || first == '\'') {
+        c->kind = '"';
+        for (at++; at < c->size && c->text[at] != first; at++)
+            at += c->text[at] == '\\';
+        if (at >= c->size) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a text in quotes has no end");
+            return;
+        }
+        at++;
+    } else {
+        c->kind = '+';
+        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
+            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at, "%s inside a tag",
+                              (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
+            return;
+        }
+        at++;
+        for (i = 0; i < sizeof signs / sizeof *signs; i++)
+            if (ignis__chat_at(c, c->start, signs[i]))
+                at = c->start + 2;
+        if (strchr("([{", first))
+            c->brackets++;
+        else if (strchr(")]}", first) && c->brackets > 0)
+            c->brackets--;
+    }
+    if (!c->fault)
+        c->at = at;
+}
+
+static bool ignis__chat_sees(const ignis__chat *c, const char *word)
+{
+    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) && ignis__chat_at(c, c->start, word);
+}
+
+static bool ignis__chat_take(ignis__chat *c, const char *word)
+{
+    bool is = ignis__chat_sees(c, word);
+    if (is)
+        ignis__chat_next(c);
+    return is;
+}
+
+/*  Whether this stands behind the current token. */
+static bool ignis__chat_then(const ignis__chat *c, const char *sign)
+{
+    size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
+    return ignis__chat_at(c, at, sign) &&
+           (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
+                                              : !ignis__map_is_letter(c->text[behind]) && !ignis__map_is_digit(c->text[behind]));
+}
+
+IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+{
+    char token[40] = "the end of the tag";
+    size_t length = c->at - c->start;
+    if (c->kind != 'E')
+        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), c->text + c->start);
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
+}
+
+static void ignis__chat_want(ignis__chat *c, const char *sign)
+{
+    char wanted[24];
+    snprintf(wanted, sizeof wanted, "'%.16s'", sign);
+    if (!ignis__chat_take(c, sign))
+        ignis__chat_unexpected(c, wanted);
+}
+
+/*  The current token as a string, and on to the next. */
+static ignis__chat_value ignis__chat_word(ignis__chat *c)
+{
+    ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
+    if (c->kind != 'a')
+        ignis__chat_unexpected(c, "a name");
+    ignis__chat_next(c);
+    return word;
+}
+
+/* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
+
+/*  A node, never null: after a fault it is one that nobody walks. */
+static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+{
+    ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
+    if (!node)
+        node = &c->spare;
+    node->op = (unsigned char)op;
+    node->at = at;
+    return node;
+}
+
+/*  Makes one node a part of another; returns the part. */
+static ignis__chat_node *ignis__chat_inside(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    if (part && node->depth <= part->depth)
+        node->depth = part->depth + 1;
+    if (node->depth > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, node->at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    return part;
+}
+
+static void ignis__chat_append(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    ignis__chat_inside(c, node, part);
+    if (node->last)
+        node->last->next = part;
+    else
+        node->list = part;
+    node->last = part;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
+
+/*  The current token, a text in quotes, without them and its escapes. */
+static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
+{
+    static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v", *known;
+    size_t at = c->start + 1, end = c->at - 1;
+    while (at < end && !c->fault) {
+        char piece[8];
+        size_t digits, length = 0;
+        uint32_t code = 0;
+        if (c->text[at] != '\\') {
+            const char *next = (const char *)memchr(c->text + at, '\\', end - at);
+            length = next ? (size_t)(next - c->text) - at : end - at;
+            ignis__chat_write(c, out, c->text + at, length, NULL, false);
+            at += length;
+            continue;
+        }
+        at++;
+        digits = c->text[at] == 'x' ? 2 : c->text[at] == 'u' ? 4 : c->text[at] == 'U' ? 8 : 0;
+        if (digits) {
+            for (at++; length < digits && at < end && strchr("0123456789abcdefABCDEF", c->text[at]); length++, at++)
+                code = code << 4 | (uint32_t)(c->text[at] <= '9' ? c->text[at] - '0' : (c->text[at] | 32) - 'a' + 10);
+            if (length < digits || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
+                return;
+            }
+        } else if (c->text[at] >= '0' && c->text[at] <= '7') {
+            for (; length < 3 && at < end && c->text[at] >= '0' && c->text[at] <= '7'; length++, at++)
+                code = code * 8 + (uint32_t)(c->text[at] - '0');
+        } else if (c->text[at] == 'N') {
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
+            return;
+        } else if (c->text[at] == '\n') {
+            at++;
+            continue;
+        } else if ((known = strchr(plain, c->text[at])) != NULL && *known) {
+            code = (unsigned char)values[known - plain];
+            at++;
+        } else {
+            ignis__chat_write_words(c, out, "\\", false);
+            continue;
+        }
+        length = 0;
+        if (code < 0x80) {
+            piece[length++] = (char)code;
+        } else {
+            if (code >= 0x10000)
+                piece[length++] = (char)(0xF0 | code >> 18);
+            if (code >= 0x800)
+                piece[length++] = (char)(code >= 0x10000 ? 0x80 | (code >> 12 & 0x3F) : 0xE0 | code >> 12);
+            piece[length++] = (char)(code >= 0x800 ? 0x80 | (code >> 6 & 0x3F) : 0xC0 | code >> 6);
+            piece[length++] = (char)(0x80 | (code & 0x3F));
+        }
+        ignis__chat_write(c, out, piece, length, NULL, false);
+    }
+}
+
+static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value value, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+    node->value = value;
+    return node;
+}
+
+/*  Expressions with commas between, up to a closing bracket or the end of the tag. `open`: parentheses are around it, so that it may be empty. */
+static ignis__chat_node *ignis__chat_tuple(ignis__chat *c, bool open, bool choices)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *item;
+    size_t at = c->start;
+    while (!c->fault && c->kind != 'E' && !ignis__chat_sees(c, ")")) {
+        item = choices ? ignis__chat_expression(c) : ignis__chat_binary(c, 1);
+        if (!first)
+            first = item;
+        else if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (tuple)
+            ignis__chat_append(c, tuple, item);
+        if (!ignis__chat_take(c, ","))
+            return tuple ? tuple : first;
+        if (!tuple && (c->kind == 'E' || ignis__chat_sees(c, ")"))) {
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+            return tuple;
+        }
+    }
+    if (!tuple && !open)
+        ignis__chat_unexpected(c, "a value");
+    return tuple ? tuple : ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at);
+}
+
+/*  A name, a constant, or what is in brackets. */
+static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
+{
+    static const char *const words[] = {"none", "None", "false", "False", "true", "True"};
+    size_t at = c->start, i;
+    ignis__chat_node *node;
+    ignis__chat_value value;
+    if (c->kind == 'a') {
+        value = ignis__chat_string(c->text + at, c->at - at, NULL);
+        for (i = 0; i < sizeof words / sizeof *words; i++)
+            if (ignis__chat_take(c, words[i]))
+                return ignis__chat_constant(c, i < 2 ? ignis__chat_make(IGNIS__CHAT_NONE, 0) : ignis__chat_bool(i > 3), at);
+        node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, at);
+        node->value = value;
+        ignis__chat_next(c);
+        return node;
+    }
+    if (c->kind == '"') {
+        ignis__chat_writer out;
+        memset(&out, 0, sizeof out);
+        while (c->kind == '"' && !c->fault) {
+            ignis__chat_unquote(c, &out);
+            ignis__chat_next(c);
+        }
+        return ignis__chat_constant(c, ignis__chat_string(out.text ? out.text : "", out.size, NULL), at);
+    }
+    if (c->kind == '0' || c->kind == '.') {
+        bool whole = c->kind == '0', leading = whole && c->text[at] == '0';
+        value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+        c->here = at;
+        if (!(whole ? ignis__chat_read_int(c, c->text + at, c->at - at, &value.number)
+                    : ignis__chat_read_real(c->text + at, c->at - at, &value.u.real)) ||
+            (leading && value.number))
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
+        ignis__chat_next(c);
+        return ignis__chat_constant(c, value, at);
+    }
+    if (ignis__chat_take(c, "(")) {
+        node = ignis__chat_tuple(c, true, true);
+        ignis__chat_want(c, ")");
+        return node;
+    }
+    if (ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+        bool list = ignis__chat_sees(c, "[");
+        node = ignis__chat_node_of(c, list ? IGNIS__CHAT_ARRAY : IGNIS__CHAT_DICT_OF, at);
+        ignis__chat_next(c);
+        while (!c->fault && !ignis__chat_sees(c, list ? "]" : "}")) {
+            ignis__chat_append(c, node, ignis__chat_expression(c));
+            if (!list) {
+                ignis__chat_want(c, ":");
+                ignis__chat_append(c, node, ignis__chat_expression(c));
+            }
+            if (!ignis__chat_take(c, ","))
+                break;
+        }
+        ignis__chat_want(c, list ? "]" : "}");
+        return node;
+    }
+    ignis__chat_unexpected(c, "a value");
+    return ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+}
+
+/*  Arguments behind an opening parenthesis; those with names have them as values. */
+static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+{
+    bool named = false;
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_value name = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        ignis__chat_node *argument;
+        size_t at = c->start;
+        if (ignis__chat_sees(c, "*") || ignis__chat_sees(c, "**"))
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
+        if (c->kind == 'a' && ignis__chat_then(c, "=")) {
+            name = ignis__chat_word(c);
+            ignis__chat_next(c);
+            named = true;
+        } else if (named) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an argument without a name follows one that has a name");
+        }
+        argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
+        argument->a = ignis__chat_inside(c, argument, ignis__chat_expression(c));
+        argument->value = name;
+        ignis__chat_append(c, call, argument);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    ignis__chat_want(c, ")");
+}
+
+static ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at, ignis__chat_node *part)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, op, at);
+    node->a = ignis__chat_inside(c, node, part);
+    return node;
+}
+
+/*  An index or a slice, behind the bracket. */
+static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
+    int colons = 0;
+    for (; !c->fault && !ignis__chat_sees(c, "]") && !ignis__chat_sees(c, ",");) {
+        if (!ignis__chat_take(c, ":"))
+            parts[colons] = ignis__chat_expression(c);
+        else if (++colons > 2)
+            ignis__chat_unexpected(c, "']'");
+        if (!ignis__chat_sees(c, ":"))
+            if (!(colons < 3 && colons > 0 && !parts[colons] && !ignis__chat_sees(c, "]")))
+                break;
+    }
+    if (ignis__chat_sees(c, ","))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "more than one index");
+    if (!parts[0] && colons == 0)
+        ignis__chat_unexpected(c, "an index");
+    if (colons == 0) {
+        node->b = ignis__chat_inside(c, node, parts[0]);
+    } else {
+        node->op = IGNIS__CHAT_SLICE;
+        for (colons = 0; colons < 3; colons++)
+            ignis__chat_append(c, node, parts[colons] ? parts[colons] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+    }
+    ignis__chat_want(c, "]");
+    return node;
+}
+
+/*  What follows a value: attributes, items, calls; with `filters` also filters and tests. */
+static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
+{
+    bool filtered = false; /* behind a filter or test only more of them and calls */
+    while (!c->fault) {
+        size_t at = c->start;
+        if (!filtered && ignis__chat_take(c, ".")) {
+            bool name = c->kind == 'a';
+            node = ignis__chat_around(c, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, c->start, node);
+            if (name)
+                node->value = ignis__chat_word(c);
+            else if (c->kind == '0')
+                node->b = ignis__chat_inside(c, node, ignis__chat_primary(c));
+            else
+                ignis__chat_unexpected(c, "a name");
+        } else if (!filtered && ignis__chat_take(c, "[")) {
+            node = ignis__chat_subscript(c, node, at);
+        } else if (ignis__chat_sees(c, "(")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_CALL, at, node);
+            ignis__chat_arguments(c, node);
+        } else if (filters && ignis__chat_take(c, "|")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node);
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "("))
+                ignis__chat_arguments(c, node);
+            filtered = true;
+        } else if (filters && ignis__chat_take(c, "is")) {
+            bool negated = ignis__chat_take(c, "not");
+            node = ignis__chat_around(c, IGNIS__CHAT_TEST, c->start, node);
+            node->sign = negated;
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "(")) {
+                ignis__chat_arguments(c, node);
+            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") && !ignis__chat_sees(c, "and")) ||
+                       (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+                ignis__chat_node *argument;
+                if (ignis__chat_sees(c, "is"))
+                    ignis__chat_unexpected(c, "the end of the test");
+                argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+                argument->a = ignis__chat_inside(c, argument, ignis__chat_postfix(c, ignis__chat_primary(c), false));
+                ignis__chat_append(c, node, argument);
+            }
+            filtered = true;
+        } else {
+            break;
+        }
+    }
+    return node;
+}
+
+/*  Signs before a value are counted, as they nest. */
+static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
+{
+    ignis__chat_node *node;
+    if (ignis__chat_sees(c, "-") || ignis__chat_sees(c, "+")) {
+        size_t at = c->start;
+        char sign = c->text[at];
+        if (++c->nesting > IGNIS__CHAT_NESTING)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_unary(c, false));
+        node->sign = (unsigned char)sign;
+        c->nesting--;
+    } else {
+        node = ignis__chat_primary(c);
+    }
+    return ignis__chat_postfix(c, node, filters);
+}
+
+/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+static const struct {
+    const char *text;
+    char level, sign;
+} ignis__chat_operators[] = {{"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
+                             {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
+                             {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
+
+static int ignis__chat_operator(ignis__chat *c)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
+        if (ignis__chat_sees(c, ignis__chat_operators[i].text) && (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+            return i;
+    return -1;
+}
+
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
+{
+    ignis__chat_node *left, *node;
+    int op;
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    if (level <= 3 && ignis__chat_sees(c, "not")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        left = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_binary(c, 3));
+        left->sign = '!';
+    } else {
+        left = ignis__chat_unary(c, true);
+    }
+    while ((op = ignis__chat_operator(c)) >= 0 && ignis__chat_operators[op].level >= level) {
+        char sign = ignis__chat_operators[op].sign;
+        int tighter = ignis__chat_operators[op].level + 1;
+        size_t at = c->start;
+        ignis__chat_next(c);
+        if (sign == 'n')
+            ignis__chat_next(c);
+        if (tighter == 5) {
+            if (left->op != IGNIS__CHAT_COMPARE || left->sign) /* sign: in parentheses */
+                left = ignis__chat_around(c, IGNIS__CHAT_COMPARE, at, left);
+            node = ignis__chat_around(c, IGNIS__CHAT_PRINT, at, ignis__chat_binary(c, tighter));
+            node->sign = (unsigned char)sign;
+            ignis__chat_append(c, left, node);
+        } else {
+            node = ignis__chat_around(c, sign == 'o' ? IGNIS__CHAT_OR : sign == 'a' ? IGNIS__CHAT_AND : IGNIS__CHAT_BINARY, at, left);
+            node->sign = (unsigned char)sign;
+            node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, tighter));
+            left = node;
+        }
+    }
+    if (left->op == IGNIS__CHAT_COMPARE)
+        left->sign = 1;
+    c->nesting--;
+    return left;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+{
+    ignis__chat_node *node = ignis__chat_binary(c, 1);
+    while (!c->fault && ignis__chat_sees(c, "if")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_CHOICE, at, node);
+        node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, 1));
+        if (ignis__chat_take(c, "else")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+            c->nesting--;
+        }
+    }
+    return node;
+}
+
+/* --- reading a template: statements ------------------------------------------------------------------------------------ */
+
+/*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
+static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
+{
+    size_t line, before, at;
+    ignis__chat_node *node;
+    if (sign == '-') {
+        while (to > from && ignis__chat_is_space(c->text + (before = ignis__chat_before(c->text, to))))
+            to = before;
+    } else if (sign != '+' && block) {
+        for (line = to; line > from && c->text[line - 1] != '\n'; line--)
+            ;
+        at = line;
+        while (at < to && ignis__chat_is_space(c->text + at))
+            at += ignis__chat_character(c->text + at);
+        if (at == to && (line > from || c->line_start))
+            to = line;
+    }
+    if (to > from) {
+        node = ignis__chat_node_of(c, IGNIS__CHAT_TEXT, from);
+        node->value = ignis__chat_string(c->text + from, to - from, NULL);
+        ignis__chat_append(c, body, node);
+    }
+}
+
+/*  Behind the opening of a tag and its sign: the place behind {% raw %}, 0 when it is another tag. */
+static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
+{
+    at = ignis__chat_skip_space(c, at);
+    if (!ignis__chat_at(c, at, word))
+        return 0;
+    at = ignis__chat_skip_space(c, at + strlen(word));
+    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") || (word[0] == 'e' && ignis__chat_at(c, at, "+%}")) ? at : 0;
+}
+
+static char ignis__chat_sign(const ignis__chat *c, size_t at)
+{
+    return (char)(at < c->size && (c->text[at] == '-' || c->text[at] == '+') ? c->text[at] : 0);
+}
+
+static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t at)
+{
+    size_t from, end;
+    char sign;
+    (void)ignis__chat_tag_end(c, at, '%');
+    from = c->at;
+    if (c->text[from - 1] == '\n' && c->text[at] == '%')
+        from--; /* unlike other tags this one leaves the end of its line */
+    c->line_start = c->text[from - 1] == '\n';
+    for (at = from; at < c->size; at++) {
+        if (!ignis__chat_at(c, at, "{%"))
+            continue;
+        sign = ignis__chat_sign(c, at + 2);
+        end = ignis__chat_raw(c, at + 2 + (sign != 0), "endraw");
+        if (end) {
+            ignis__chat_data(c, body, from, at, sign, true);
+            (void)ignis__chat_tag_end(c, end, '%');
+            return;
+        }
+    }
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
+
+/*  Is the current token one of the words of a list with spaces around each? */
+static bool ignis__chat_listed(const ignis__chat *c, const char *words)
+{
+    char wanted[24];
+    size_t length = c->at - c->start;
+    if (c->kind != 'a' || length > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, c->text + c->start, length);
+    memcpy(wanted + 1 + length, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+/*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
+    template's end where there are none. */
+static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+{
+    ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
+    if (*ends) {
+        ignis__chat_take(c, ":");
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    while (!c->fault) {
+        size_t from = c->at, tag = from, raw;
+        const char *brace;
+        char kind, sign;
+        for (; tag < c->size; tag++) {
+            brace = (const char *)memchr(c->text + tag, '{', c->size - tag);
+            tag = brace ? (size_t)(brace - c->text) : c->size;
+            if (tag + 1 < c->size && strchr("{%#", c->text[tag + 1]) && c->text[tag + 1])
+                break;
+        }
+        if (tag >= c->size) {
+            ignis__chat_data(c, body, from, c->size, '+', false);
+            c->at = c->size;
+            if (*ends)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->size, "the template ends before one of:%s", ends);
+            break;
+        }
+        kind = c->text[tag + 1];
+        sign = ignis__chat_sign(c, tag + 2);
+        ignis__chat_data(c, body, from, tag, sign, kind != '{');
+        c->at = tag + 2 + (sign != 0);
+        if (kind == '#') {
+            size_t at = c->at;
+            while (at < c->size && !ignis__chat_tag_end(c, at, '#'))
+                at++;
+            if (at >= c->size)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, tag, "a comment has no end");
+            continue;
+        }
+        if (kind == '%' && (raw = ignis__chat_raw(c, c->at, "raw")) != 0 && !ignis__chat_at(c, raw, "+")) {
+            ignis__chat_read_raw(c, body, raw);
+            continue;
+        }
+        c->tag = kind;
+        c->brackets = 0;
+        ignis__chat_next(c);
+        if (kind == '{') {
+            print = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+            print->a = ignis__chat_inside(c, print, ignis__chat_tuple(c, false, true));
+            ignis__chat_append(c, body, print);
+        } else if (*ends && ignis__chat_listed(c, ends)) {
+            break;
+        } else {
+            ignis__chat_statement(c, body);
+        }
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    c->nesting--;
+    return body;
+}
+
+/*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
+static ignis__chat_node *ignis__chat_target(ignis__chat *c, bool attributes)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *node;
+    size_t at = c->start;
+    while (!c->fault) {
+        if (ignis__chat_sees(c, "(")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            ignis__chat_next(c);
+            node = ignis__chat_target(c, attributes);
+            ignis__chat_want(c, ")");
+            c->nesting--;
+        } else {
+            if (ignis__chat_listed(c, " true True false False none None "))
+                ignis__chat_unexpected(c, "a name to assign to");
+            node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+            node->value = ignis__chat_word(c);
+            if (attributes && ignis__chat_take(c, ".")) {
+                node = ignis__chat_around(c, IGNIS__CHAT_ATTRIBUTE, c->start, node);
+                node->value = ignis__chat_word(c);
+            }
+        }
+        if (!first)
+            first = node;
+        else
+            ignis__chat_append(c, tuple, node);
+        if (!ignis__chat_take(c, ","))
+            break;
+        if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (c->kind != 'a' && !ignis__chat_sees(c, "("))
+            break;
+    }
+    return tuple ? tuple : first ? first : &c->spare;
+}
+
+static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
+{
+    bool more = true;
+    while (more && !c->fault) {
+        bool last = ignis__chat_sees(c, "else");
+        ignis__chat_node *branch = ignis__chat_node_of(c, IGNIS__CHAT_IF, c->start);
+        ignis__chat_next(c);
+        branch->a = last ? NULL : ignis__chat_inside(c, branch, ignis__chat_tuple(c, false, false));
+        branch->b = ignis__chat_inside(c, branch, ignis__chat_body(c, last ? " endif " : " elif else endif "));
+        ignis__chat_append(c, node, branch);
+        more = !ignis__chat_take(c, "endif");
+    }
+}
+
+static void ignis__chat_read_for(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, false));
+    ignis__chat_want(c, "in");
+    node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, false));
+    if (ignis__chat_take(c, "if"))
+        node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+    if (ignis__chat_sees(c, "recursive"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a recursive loop");
+    c->loops++;
+    ignis__chat_append(c, node, ignis__chat_body(c, " else endfor "));
+    c->loops--;
+    if (ignis__chat_take(c, "else"))
+        ignis__chat_append(c, node, ignis__chat_body(c, " endfor "));
+    ignis__chat_take(c, "endfor");
+}
+
+static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, true));
+    if (ignis__chat_take(c, "=")) {
+        node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, true));
+        return;
+    }
+    if (ignis__chat_sees(c, "|"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a filter of a set block");
+    node->op = IGNIS__CHAT_SET_BLOCK;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endset "));
+    ignis__chat_take(c, "endset");
+}
+
+static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+{
+    int loops = c->loops;
+    bool defaults = false;
+    ignis__chat_next(c);
+    node->value = ignis__chat_word(c);
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_node *name = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+        name->value = ignis__chat_word(c);
+        if (ignis__chat_take(c, "="))
+            defaults = true, name->a = ignis__chat_inside(c, name, ignis__chat_expression(c));
+        else if (defaults)
+            ignis__chat_unexpected(c, "a default value");
+        ignis__chat_append(c, node, name);
+        if (!ignis__chat_sees(c, ")"))
+            ignis__chat_want(c, ",");
+    }
+    ignis__chat_want(c, ")");
+    c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endmacro "));
+    c->loops = loops;
+    ignis__chat_take(c, "endmacro");
+}
+
+/*  generation, whose marks for training are not used here, and with: their names end with them. */
+static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
+{
+    bool with = ignis__chat_sees(c, "with");
+    int loops = c->loops;
+    ignis__chat_next(c);
+    while (with && !c->fault && c->kind == 'a') {
+        ignis__chat_node *set = ignis__chat_node_of(c, IGNIS__CHAT_SET, c->start);
+        set->a = ignis__chat_inside(c, set, ignis__chat_target(c, false));
+        ignis__chat_want(c, "=");
+        set->b = ignis__chat_inside(c, set, ignis__chat_expression(c));
+        ignis__chat_append(c, node, set);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    if (!with)
+        c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, with ? " endwith " : " endgeneration "));
+    c->loops = loops;
+    ignis__chat_take(c, with ? "endwith" : "endgeneration");
+}
+
+static void ignis__chat_read_jump(ignis__chat *c, ignis__chat_node *node)
+{
+    if (!c->loops)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
+    ignis__chat_next(c);
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
+{
+    static const struct {
+        const char *word;
+        ignis__chat_op op;
+        void (*read)(ignis__chat *c, ignis__chat_node *node);
+    } statements[] = {
+        {"if", IGNIS__CHAT_IF, ignis__chat_read_if},         {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
+        {"set", IGNIS__CHAT_SET, ignis__chat_read_set},      {"macro", IGNIS__CHAT_MACRO_OF, ignis__chat_read_macro},
+        {"with", IGNIS__CHAT_BLOCK, ignis__chat_read_block}, {"generation", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
+        {"break", IGNIS__CHAT_BREAK, ignis__chat_read_jump}, {"continue", IGNIS__CHAT_CONTINUE, ignis__chat_read_jump},
+    };
+    ignis__chat_node *node;
+    size_t length = c->at - c->start;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(statements); i++) {
+        if (ignis__chat_sees(c, statements[i].word)) {
+            node = ignis__chat_node_of(c, statements[i].op, c->start);
+            statements[i].read(c, node);
+            ignis__chat_append(c, body, node);
+            return;
+        }
+    }
+    if (ignis__chat_listed(c, " block extends print include from import autoescape call filter "))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "the statement '%.*s'", (int)length, c->text + c->start);
+    else
+        ignis__chat_unexpected(c, "a statement");
+}
+
+/* --- walking a template ----------------------------------------------------------------------------------------------- */
+
+/*  The arguments of a call. */
+typedef struct ignis__chat_call {
+    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_items given, named;
+    ignis__chat_value value[6]; /* those that the row names, in its order */
+} ignis__chat_call;
+
+/*  A filter, test, method or function. */
+typedef struct ignis__chat_row {
+    char of; /* f: filter, t: test, s d l o: method of a string, dict, list or loop, g: function */
+    const char *name;
+    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call, int variant);
+    int variant;
+} ignis__chat_row;
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
+static int ignis__chat_row_find(char of, const char *name, size_t size);
+static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+
+static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    value.of = object.kind;
+    if (name.kind == IGNIS__CHAT_STRING) {
+        value.u.text = name.u.text;
+        value.number = name.number;
+    }
+    return value;
+}
+
+/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+static const struct {
+    char of;
+    const char *hidden, *lacking;
+} ignis__chat_methods[] = {
+    {'s', "",
+     " casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "rpartition swapcase translate zfill "},
+    {'l', " append clear extend insert pop remove reverse sort ", " copy "},
+    {'d', " clear pop popitem setdefault update ", " copy fromkeys "},
+    {'o', "", ""},
+};
+
+static bool ignis__chat_in_words(const char *words, ignis__chat_value name)
+{
+    char wanted[24];
+    if (name.number > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, name.u.text, (size_t)name.number);
+    memcpy(wanted + 1 + name.number, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+
+/*  The items of a loop that are still to come are counted by going through its condition. */
+static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+{
+    ignis__chat_loop rest = *loop;
+    ignis__chat_items kept;
+    if (!loop->filtered)
+        return loop->end + loop->base;
+    memset(&kept, 0, sizeof kept);
+    while (ignis__chat_peek(c, &rest)) {
+        ignis__chat_add(c, &kept, rest.after);
+        rest.peeked = false;
+    }
+    *loop->items = kept;
+    loop->next = 0;
+    loop->end = kept.count;
+    loop->filtered = loop->peeked = false;
+    loop->base = loop->index;
+    return loop->base + kept.count;
+}
+
+/*  An attribute of `loop`; false when there is none of that name. */
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+{
+    static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
+                                        "last",  "nextitem", "length", "revindex", "revindex0"};
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    int64_t i;
+    for (i = 0; i < IGNIS__COUNT(names) && !ignis__chat_is(name, names[i]); i++)
+        ;
+    *out = ignis__chat_make(IGNIS__CHAT_INT, i == 4 ? 0 : i == 3 ? 1 : i == 1 ? loop->index - 1 : loop->index);
+    if (i == 2)
+        *out = ignis__chat_bool(loop->index == 1);
+    else if (i == 5)
+        *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
+    else if (i == 6)
+        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+    else if (i == 7)
+        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+    else if (i >= 8)
+        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+    return i < IGNIS__COUNT(names);
+}
+
+/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+{
+    char of = object.kind == IGNIS__CHAT_STRING                                        ? 's'
+              : object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF ? 'l'
+              : object.kind == IGNIS__CHAT_DICT                                        ? 'd'
+              : object.kind == IGNIS__CHAT_LOOP                                        ? 'o'
+                                                                                       : 0;
+    ignis__chat_value *self;
+    int row, i;
+    if (object.kind == IGNIS__CHAT_NAMESPACE) {
+        int64_t at = ignis__chat_find(c, object.u.items, name);
+        *out = at < 0 ? ignis__chat_undefined(object, name) : object.u.items->item[at + 1];
+        return at >= 0;
+    }
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+        return true;
+    *out = ignis__chat_undefined(object, name);
+    for (i = 0; of && i < IGNIS__COUNT(ignis__chat_methods); i++) {
+        if (ignis__chat_methods[i].of != of || (of == 'l' && object.kind != IGNIS__CHAT_LIST))
+            continue;
+        if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name))
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name))
+            return true;
+    }
+    row = of ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (row < 0)
+        return false;
+    *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
+    self = (ignis__chat_value *)ignis__chat_alloc(c, sizeof *self);
+    if (self)
+        *self = object;
+    out->u.object = self;
+    return true;
+}
+
+/*  Where a character of a string begins, from its number. */
+static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+{
+    size_t at = 0;
+    ignis__chat_work(c, character / 64);
+    while (character-- > 0 && at < (size_t)string.number)
+        at += ignis__chat_character(string.u.text + at);
+    return at;
+}
+
+/*  object[key]; false when there is no such item. */
+static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+{
+    int64_t i = key.number, count;
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    *out = ignis__chat_undefined(object, key);
+    if (object.kind == IGNIS__CHAT_DICT) {
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            return false;
+        *out = object.u.items->item[i + 1];
+        return true;
+    }
+    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+        return false;
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    i += i < 0 ? count : 0;
+    if (i < 0 || i >= count)
+        return false;
+    if (string) {
+        size_t at = ignis__chat_offset(c, object, i);
+        *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
+    } else {
+        *out = object.u.items->item[i];
+    }
+    return true;
+}
+
+/*  object.name, or with `item` object[name]: either looks for the other next. */
+static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(c, "", object);
+    if (item && ignis__chat_item(c, object, key, &out))
+        return out;
+    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+        return out;
+    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+        return out;
+    return ignis__chat_undefined(object, key);
+}
+
+static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+{
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    int64_t count, step, from, to, limits[2], i;
+    ignis__chat_value out;
+    ignis__chat_writer writer;
+    if (object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, object);
+    if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
+        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+    for (i = 0; i < 3; i++)
+        if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
+            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number;
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a slice is 0");
+    if (object.kind == IGNIS__CHAT_RANGE_OF)
+        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
+    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+        int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
+        if (bound[i].kind == IGNIS__CHAT_NONE)
+            at = (i == 0) == (step > 0) ? low : high;
+        else if (at < 0)
+            at = at < -count ? low : at + count < low ? low : at + count;
+        limits[i] = at > high ? high : at;
+    }
+    from = limits[0], to = limits[1];
+    if (string && step == 1)
+        return from < to ? ignis__chat_part(object, ignis__chat_offset(c, object, from), ignis__chat_offset(c, object, to))
+                         : ignis__chat_words("");
+    if (string) {
+        ignis__chat_items characters;
+        memset(&writer, 0, sizeof writer);
+        ignis__chat_each(c, object, &characters);
+        for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+            ignis__chat_write_string(c, &writer, characters.item[i]);
+            if (step > 0 ? step >= to - i : step <= to - i)
+                break;
+        }
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
+    out.mark = object.mark;
+    for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+        ignis__chat_work(c, 1);
+        ignis__chat_add(c, out.u.items, object.u.items->item[i]);
+        if (step > 0 ? step >= to - i : step <= to - i)
+            break;
+    }
+    return out;
+}
+
+/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_writer out;
+    ignis__chat_value other = a.of ? b : a, joined;
+    int64_t i;
+    for (i = 0; a.of != b.of && i < other.number; i++)
+        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
+            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_string(c, &out, a);
+    ignis__chat_write_string(c, &out, b);
+    joined = ignis__chat_written(&out);
+    joined.of = a.of | b.of;
+    return joined;
+}
+
+/*  a op b of whole numbers; false when it does not fit 64 bits. */
+static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
+{
+    if (op == '+' ? (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) : op == '-' ? (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b) : false)
+        return false;
+    if (op == '*' && a != 0 && b != 0 && (a == INT64_MIN || b == INT64_MIN || (a < 0 ? -a : a) > INT64_MAX / (b < 0 ? -b : b)))
+        return false;
+    if ((op == 'd' || op == '%') && a == INT64_MIN)
+        return false;
+    if (op == '+' || op == '-' || op == '*') {
+        *out = op == '+' ? a + b : op == '-' ? a - b : a * b;
+        return true;
+    }
+    *out = op == 'd' ? a / b : a % b;
+    if (a % b != 0 && (a < 0) != (b < 0))
+        *out += op == 'd' ? -1 : b;
+    return true;
+}
+
+static double ignis__chat_floating(char op, double a, double b)
+{
+    double rest, quotient, whole;
+    if (op == '+' || op == '-')
+        return op == '+' ? a + b : a - b;
+    if (op == '*' || op == '/')
+        return op == '*' ? a * b : a / b;
+    rest = fmod(a, b);
+    quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0)) {
+        rest += b;
+        quotient -= 1;
+    } else if (rest == 0) {
+        rest = copysign(0, b);
+    }
+    if (op == '%')
+        return rest;
+    whole = floor(quotient);
+    return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/*  A list, tuple or text, so many times. */
+static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+{
+    ignis__chat_value out = a;
+    ignis__chat_writer writer;
+    int64_t i;
+    memset(&writer, 0, sizeof writer);
+    if (a.kind == IGNIS__CHAT_STRING) {
+        for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
+            ignis__chat_write_string(c, &writer, a);
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+    out.mark = a.mark;
+    for (; times > 0 && a.u.items->count > 0 && !c->fault; times--)
+        for (i = 0; i < a.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, a.u.items->item[i]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
+    int64_t i;
+    if (c->fault)
+        return a;
+    if (op == '~') {
+        a = ignis__chat_text(c, a);
+        b = ignis__chat_text(c, b);
+        a.of = b.of = 0;
+        return ignis__chat_join_two(c, a, b);
+    }
+    if (op == '%' && a.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_lacks(c, "a text %% values");
+    if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+    if (op == '^')
+        return ignis__chat_lacks(c, "the operator **");
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
+            return ignis__chat_fail(c, "a division by 0");
+        if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
+            out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
+        else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
+            return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        out.mark = a.mark || b.mark;
+        return out;
+    }
+    if (op == '+' && a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_join_two(c, a, b);
+    if (op == '+' && a.kind == b.kind && (a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE)) {
+        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out.mark = a.mark || b.mark;
+        for (i = 0; i < a.u.items->count + b.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, i < a.u.items->count ? a.u.items->item[i] : b.u.items->item[i - a.u.items->count]);
+        return out;
+    }
+    if (op == '*' && ignis__chat_is_whole(a) && !ignis__chat_is_number(b))
+        return ignis__chat_binary_of(c, op, b, a);
+    if (op == '*' && ignis__chat_is_whole(b) && (a.kind == IGNIS__CHAT_STRING || a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE))
+        return ignis__chat_repeat(c, a, b.number);
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind],
+                            op == 'd'   ? "//"
+                            : op == '+' ? "+"
+                            : op == '-' ? "-"
+                            : op == '*' ? "*"
+                            : op == '/' ? "/"
+                                        : "%",
+                            ignis__chat_kinds[b.kind]);
+}
+
+static const char *ignis__chat_search(const char *text, size_t size, const char *part, size_t length)
+{
+    const char *end = text + size, *at;
+    if (length == 0)
+        return text;
+    for (at = text; (size_t)(end - at) >= length; at++) {
+        at = (const char *)memchr(at, *part, (size_t)(end - at) - length + 1);
+        if (!at)
+            return NULL;
+        if (memcmp(at, part, length) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_items items;
+    int64_t i;
+    if (c->fault)
+        return false;
+    if (b.kind == IGNIS__CHAT_STRING) {
+        if (a.kind != IGNIS__CHAT_STRING) {
+            ignis__chat_fail_kind(c, "what a text may contain is text", a);
+            return false;
+        }
+        ignis__chat_work(c, b.number / 16);
+        return ignis__chat_search(b.u.text, (size_t)b.number, a.u.text, (size_t)a.number) != NULL;
+    }
+    if (b.kind == IGNIS__CHAT_DICT)
+        return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
+    ignis__chat_each(c, b, &items);
+    for (i = items.at; i < items.count && !c->fault; i++)
+        if (ignis__chat_equal(c, a, items.item[i])) {
+            if (b.kind == IGNIS__CHAT_GENERATOR)
+                b.u.items->at = i + 1;
+            return true;
+        }
+    return false;
+}
+
+static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+{
+    switch (sign) {
+    case '=': return ignis__chat_equal(c, a, b);
+    case '!': return !ignis__chat_equal(c, a, b);
+    case '<': return ignis__chat_less(c, a, b, false);
+    case 'l': return ignis__chat_less(c, a, b, true);
+    case '>': return ignis__chat_less(c, b, a, false);
+    case 'g': return ignis__chat_less(c, b, a, true);
+    case 'i': return ignis__chat_contains(c, a, b);
+    default: return !ignis__chat_contains(c, a, b);
+    }
+}
+
+static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+{
+    ignis__chat_scope *scope;
+    int64_t at;
+    int row;
+    for (scope = c->scope; scope && ignis__chat_work(c, 1); scope = scope->outer)
+        if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
+            return scope->names.item[at + 1];
+    row = ignis__chat_row_find('g', name.u.text, (size_t)name.number);
+    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
+}
+
+static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
+{
+    const ignis__chat_node *part;
+    ignis__chat_items items;
+    int64_t i, wanted = 0;
+    if (c->fault)
+        return;
+    if (target->op == IGNIS__CHAT_NAME) {
+        ignis__chat_put(c, &c->scope->names, target->value, value);
+    } else if (target->op == IGNIS__CHAT_ATTRIBUTE) {
+        ignis__chat_value object = ignis__chat_lookup(c, target->a->value);
+        c->here = target->at;
+        if (object.kind != IGNIS__CHAT_NAMESPACE)
+            ignis__chat_fail_kind(c, "attributes are set of namespaces", object);
+        else
+            ignis__chat_put(c, object.u.items, target->value, value);
+    } else {
+        for (part = target->list; part; part = part->next)
+            wanted++;
+        if (!ignis__chat_each(c, value, &items))
+            return;
+        if (items.count - items.at != wanted)
+            ignis__chat_fail(c, "%lld names for %lld values", (long long)wanted, (long long)(items.count - items.at));
+        for (part = target->list, i = items.at; part && !c->fault; part = part->next)
+            ignis__chat_assign(c, part, items.item[i++]);
+    }
+}
+
+static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+{
+    ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
+    if (scope) {
+        scope->outer = outer;
+        c->scope = scope;
+    }
+    return before;
+}
+
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+
+/*  What a body writes, as a string, in a scope of its own. */
+static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+{
+    ignis__chat_writer out, *before = c->out;
+    memset(&out, 0, sizeof out);
+    c->out = &out;
+    ignis__chat_run(c, body);
+    c->out = before;
+    return ignis__chat_written(&out);
+}
+
+/*  Finds the next item of a loop that its condition lets through. */
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+{
+    while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
+        loop->after = loop->items->item[loop->next++];
+        loop->peeked = true;
+        if (loop->filtered) {
+            ignis__chat_scope *before = ignis__chat_enter(c, loop->outer);
+            ignis__chat_assign(c, loop->node->a, loop->after);
+            loop->peeked = ignis__chat_true(ignis__chat_eval(c, loop->node->c));
+            c->scope = before;
+        }
+    }
+    return loop->peeked && !c->fault;
+}
+
+static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_loop *loop = (ignis__chat_loop *)ignis__chat_alloc(c, sizeof *loop);
+    ignis__chat_value value = ignis__chat_eval(c, node->b), it = ignis__chat_make(IGNIS__CHAT_LOOP, 0),
+                      items = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    ignis__chat_scope *before = c->scope;
+    bool none = true;
+    c->here = node->at;
+    if (c->fault || !ignis__chat_each(c, value, items.u.items))
+        return 0;
+    loop->node = node;
+    loop->outer = before;
+    loop->items = items.u.items;
+    loop->next = items.u.items->at;
+    loop->end = items.u.items->count;
+    loop->base = -loop->next;
+    loop->filtered = node->c != NULL;
+    it.u.loop = loop;
+    ignis__chat_enter(c, before);
+    while (ignis__chat_peek(c, loop)) {
+        int jump;
+        loop->peeked = false;
+        loop->before = loop->now;
+        loop->now = loop->after;
+        loop->index++;
+        c->scope->names.count = 0;
+        ignis__chat_assign(c, node->a, loop->now);
+        ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
+        jump = ignis__chat_run(c, node->list);
+        none = none && jump; /* as in jinja2, where else runs when no turn has come to its end */
+        if (jump == IGNIS__CHAT_BREAK)
+            break;
+    }
+    c->scope = before;
+    if (none && node->list->next) {
+        ignis__chat_enter(c, before);
+        ignis__chat_run(c, node->list->next);
+        c->scope = before;
+    }
+    return 0;
+}
+
+static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
+{
+    const ignis__chat_node *part;
+    ignis__chat_scope *before = c->scope, *inner;
+    ignis__chat_value value;
+    int jump = 0;
+    switch (node->op) {
+    case IGNIS__CHAT_TEXT: ignis__chat_write_string(c, c->out, node->value); break;
+    case IGNIS__CHAT_PRINT:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        if (!c->fault)
+            ignis__chat_write_value(c, c->out, value, false, 0);
+        break;
+    case IGNIS__CHAT_IF:
+        for (part = node->list; part && !c->fault; part = part->next)
+            if (!part->a || ignis__chat_true(ignis__chat_eval(c, part->a)))
+                return c->fault ? 0 : ignis__chat_run(c, part->b);
+        break;
+    case IGNIS__CHAT_FOR: return ignis__chat_run_for(c, node);
+    case IGNIS__CHAT_SET:
+        value = ignis__chat_eval(c, node->b);
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_SET_BLOCK:
+        ignis__chat_enter(c, before);
+        value = ignis__chat_capture(c, node->b);
+        c->scope = before;
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_MACRO_OF:
+        value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
+        value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
+        if (value.u.macro) {
+            value.u.macro->node = node;
+            value.u.macro->scope = before;
+            ignis__chat_put(c, &before->names, node->value, value);
+        }
+        break;
+    case IGNIS__CHAT_BLOCK:
+        ignis__chat_enter(c, before);
+        inner = c->scope;
+        for (part = node->list; part && !c->fault; part = part->next) { /* of with: values are taken outside, and set inside */
+            c->scope = before;
+            value = ignis__chat_eval(c, part->b);
+            c->scope = inner;
+            ignis__chat_assign(c, part->a, value);
+        }
+        jump = ignis__chat_run(c, node->b);
+        c->scope = before;
+        break;
+    default: return node->op;
+    }
+    return jump;
+}
+
+static bool ignis__chat_deeper(ignis__chat *c, size_t at)
+{
+    c->here = at;
+    if (c->fault || !ignis__chat_work(c, 1))
+        return false;
+    if (c->depth >= IGNIS__CHAT_DEPTH) {
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "calls and loops of the template are nested deeper than %d", IGNIS__CHAT_DEPTH);
+        return false;
+    }
+    c->depth++;
+    return true;
+}
+
+/*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+{
+    const ignis__chat_node *node;
+    int jump = 0;
+    if (!ignis__chat_deeper(c, body->at))
+        return 0;
+    for (node = body->list; node && !jump && ignis__chat_work(c, 1); node = node->next)
+        jump = ignis__chat_run_one(c, node);
+    c->depth--;
+    return c->fault ? 0 : jump;
+}
+
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, ignis__chat_call *call)
+{
+    ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), result;
+    const ignis__chat_node *name;
+    int64_t i = 0, at, used = 0;
+    for (name = macro->node->list; name && !c->fault; name = name->next, i++) {
+        ignis__chat_value value;
+        at = i < call->given.count ? -1 : ignis__chat_find(c, &call->named, name->value);
+        used += at >= 0;
+        if (i < call->given.count)
+            value = call->given.item[i];
+        else if (at >= 0)
+            value = call->named.item[at + 1];
+        else
+            value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(absent, name->value);
+        ignis__chat_put(c, &c->scope->names, name->value, value);
+    }
+    if (call->given.count > i || call->named.count > 2 * used)
+        ignis__chat_fail(c, "the macro '%.*s' has no such argument, or it has two values", (int)macro->node->value.number,
+                         macro->node->value.u.text);
+    result = ignis__chat_capture(c, macro->node->b);
+    c->scope = before;
+    return result;
+}
+
+/*  The arguments of a call, filter or test. */
+static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
+{
+    const ignis__chat_node *argument;
+    for (argument = node->list; argument && !c->fault; argument = argument->next) {
+        ignis__chat_value value = ignis__chat_eval(c, argument->a);
+        if (argument->value.kind == IGNIS__CHAT_ABSENT) {
+            ignis__chat_add(c, &call->given, value);
+            continue;
+        }
+        if (ignis__chat_find(c, &call->named, argument->value) >= 0)
+            ignis__chat_fail(c, "an argument is given twice");
+        ignis__chat_put(c, &call->named, argument->value, value);
+    }
+    c->here = node->at;
+}
+
+/*  Runs a row of the table: its arguments go to their places. */
+static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
+{
+    const char *at = row->parameters;
+    int64_t used = 0, found;
+    int count = 0;
+    if (c->fault)
+        return call->self;
+    if (!row->run)
+        return ignis__chat_lacks(c, "the function '%s'", row->name);
+    memset(call->value, 0, sizeof call->value);
+    for (; at && *at; count++) {
+        bool needed = *at == '!';
+        size_t length = strcspn(at += needed, " ");
+        ignis__chat_value name = ignis__chat_string(at, length, NULL);
+        found = ignis__chat_find(c, &call->named, name);
+        if (count < call->given.count && found >= 0)
+            return ignis__chat_fail(c, "%s gets '%.*s' twice", row->name, (int)length, at);
+        if (count < call->given.count)
+            call->value[count] = call->given.item[count];
+        else if (found >= 0)
+            used++, call->value[count] = call->named.item[found + 1];
+        else if (needed)
+            return ignis__chat_fail(c, "%s needs '%.*s'", row->name, (int)length, at);
+        at += length;
+        at += *at == ' ';
+    }
+    if (at && (call->given.count > count || call->named.count > 2 * used))
+        return ignis__chat_fail(c, "%s takes other arguments: %s", row->name, *row->parameters ? row->parameters : "none");
+    return row->run(c, call, row->variant);
+}
+
+/*  A filter or a test by its name. */
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
+{
+    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (c->fault || name.kind != IGNIS__CHAT_STRING)
+        return ignis__chat_fail(c, "the name of a filter or test is text");
+    if (row < 0)
+        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test", (int)(name.number < 60 ? name.number : 60),
+                                 name.u.text);
+    return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
+}
+
+static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_call call;
+    ignis__chat_value object = ignis__chat_eval(c, node->a);
+    memset(&call, 0, sizeof call);
+    ignis__chat_take_arguments(c, node, &call);
+    if (c->fault)
+        return object;
+    call.self = object;
+    switch (node->op) {
+    case IGNIS__CHAT_FILTER: return ignis__chat_apply(c, 'f', node->value, &call);
+    case IGNIS__CHAT_TEST:
+        object = ignis__chat_apply(c, 't', node->value, &call);
+        return node->sign ? ignis__chat_bool(!ignis__chat_true(object)) : object;
+    default: break;
+    }
+    if (object.kind == IGNIS__CHAT_MACRO)
+        return ignis__chat_call_macro(c, object.u.macro, &call);
+    if (object.kind != IGNIS__CHAT_FUNCTION)
+        return ignis__chat_fail_kind(c, "what is called is a function", object);
+    if (object.u.object)
+        call.self = *object.u.object;
+    return ignis__chat_run_row(c, ignis__chat_row_at(object.number), &call);
+}
+
+static ignis__chat_value ignis__chat_eval_items(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value out = ignis__chat_new(c, node->op == IGNIS__CHAT_ARRAY      ? IGNIS__CHAT_LIST
+                                               : node->op == IGNIS__CHAT_TUPLE_OF ? IGNIS__CHAT_TUPLE
+                                                                                  : IGNIS__CHAT_DICT);
+    const ignis__chat_node *part;
+    for (part = node->list; part && !c->fault; part = part->next) {
+        ignis__chat_value value = ignis__chat_eval(c, part);
+        if (node->op != IGNIS__CHAT_DICT_OF) {
+            ignis__chat_add(c, out.u.items, value);
+            continue;
+        }
+        part = part->next;
+        if (!c->fault && ignis__chat_hashable(c, value))
+            ignis__chat_put(c, out.u.items, value, ignis__chat_eval(c, part));
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_eval_compare(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value left = ignis__chat_eval(c, node->a), right;
+    const ignis__chat_node *part;
+    bool yes = true;
+    for (part = node->list; part && yes && !c->fault; part = part->next, left = right) {
+        right = ignis__chat_eval(c, part->a);
+        c->here = part->at;
+        yes = !c->fault && ignis__chat_compares(c, (char)part->sign, left, right);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_eval_unary(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_eval(c, node->a);
+    c->here = node->at;
+    if (node->sign == '!')
+        return ignis__chat_bool(!ignis__chat_true(value));
+    if (c->fault || !ignis__chat_is_number(value))
+        return ignis__chat_fail_kind(c, "a sign stands before a number", value);
+    if (value.kind == IGNIS__CHAT_FLOAT)
+        value.u.real = node->sign == '-' ? -value.u.real : value.u.real;
+    else if (node->sign == '-' && value.number == INT64_MIN)
+        return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    else
+        value.kind = IGNIS__CHAT_INT, value.number = node->sign == '-' ? -value.number : value.number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_eval_slice(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value object = ignis__chat_eval(c, node->a), bound[3];
+    const ignis__chat_node *part;
+    int i = 0;
+    for (part = node->list; part && i < 3; part = part->next)
+        bound[i++] = ignis__chat_eval(c, part);
+    c->here = node->at;
+    return c->fault ? object : ignis__chat_slice(c, object, bound);
+}
+
+static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value a = ignis__chat_eval(c, node->a), b;
+    if (c->fault || ((node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR) && ignis__chat_true(a) == (node->op == IGNIS__CHAT_OR)))
+        return a;
+    b = ignis__chat_eval(c, node->b);
+    c->here = node->at;
+    if (c->fault || node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR)
+        return b;
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true) : ignis__chat_binary_of(c, (char)node->sign, a, b);
+}
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (!ignis__chat_deeper(c, node->at))
+        return value;
+    switch (node->op) {
+    case IGNIS__CHAT_CONST: value = node->value; break;
+    case IGNIS__CHAT_NAME: value = ignis__chat_lookup(c, node->value); break;
+    case IGNIS__CHAT_ARRAY:
+    case IGNIS__CHAT_TUPLE_OF:
+    case IGNIS__CHAT_DICT_OF: value = ignis__chat_eval_items(c, node); break;
+    case IGNIS__CHAT_SLICE: value = ignis__chat_eval_slice(c, node); break;
+    case IGNIS__CHAT_ATTRIBUTE:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        value = ignis__chat_member(c, value, node->value, false);
+        break;
+    case IGNIS__CHAT_CALL:
+    case IGNIS__CHAT_FILTER:
+    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node); break;
+    case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(c, node); break;
+    case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(c, node); break;
+    case IGNIS__CHAT_CHOICE:
+        if (ignis__chat_true(ignis__chat_eval(c, node->b)))
+            value = ignis__chat_eval(c, node->a);
+        else if (node->c)
+            value = ignis__chat_eval(c, node->c);
+        break;
+    default: value = ignis__chat_eval_two(c, node); break;
+    }
+    c->depth--;
+    return value;
+}
+
+/* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
+
+static bool ignis__chat_given(ignis__chat_value v) { return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE; }
+
+/*  An argument that has to be text; a fault where it is not. */
+static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+{
+    if (v.kind != IGNIS__CHAT_STRING)
+        ignis__chat_fail_kind(c, "an argument is text", v);
+    return !c->fault;
+}
+
+/*  One that has to be a whole number, `otherwise` where it is not given. */
+static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+{
+    if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
+        ignis__chat_fail_kind(c, "an argument is a whole number", v);
+    return ignis__chat_given(v) ? v.number : otherwise;
+}
+
+/*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
+static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call, int sides)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
+    size_t from = 0, to = (size_t)s.number, at, length;
+    if (ignis__chat_given(set) && !ignis__chat_want_text(c, set))
+        return s;
+    ignis__chat_work(c, s.number / 16);
+    while ((sides & 1) && from < to) {
+        length = ignis__chat_character(s.u.text + from);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + from, length)
+                                   : !ignis__chat_is_space(s.u.text + from))
+            break;
+        from += length;
+    }
+    while ((sides & 2) && from < to) {
+        at = ignis__chat_before(s.u.text, to);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + at, to - at)
+                                   : !ignis__chat_is_space(s.u.text + at))
+            break;
+        to = at;
+    }
+    return ignis__chat_part(s, from, to);
+}
+
+/*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
+static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    char *text = (char *)ignis__chat_alloc(c, (size_t)s.number + 1);
+    bool up = how > 0;
+    int64_t i;
+    if (!text || !ignis__chat_work(c, s.number / 16))
+        return s;
+    if (!ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "upper and lower case of letters beyond ASCII");
+    for (i = 0; i < s.number; i++) {
+        char x = s.u.text[i];
+        bool letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
+        text[i] = letter ? (char)(up ? x & ~32 : x | 32) : x;
+        up = how == 1 || (how == 3 && (x == '-' || x == '(' || x == '{' || x == '[' || x == '<' || ignis__chat_is_space(s.u.text + i))) ||
+             (how == 4 && !letter);
+    }
+    s.u.text = text;
+    return s;
+}
+
+/*  isupper (u) and others, of ASCII; the tests upper and lower ask str(value). */
+static ignis__chat_value ignis__chat_do_is(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    int64_t i, upper = 0, lower = 0, digits = 0, spaces = 0, letters;
+    if (what != ' ' && !ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "kinds of characters beyond ASCII");
+    ignis__chat_work(c, s.number / 16);
+    for (i = 0; i < s.number; i += (int64_t)ignis__chat_character(s.u.text + i)) {
+        char x = s.u.text[i];
+        upper += x >= 'A' && x <= 'Z';
+        lower += x >= 'a' && x <= 'z';
+        digits += x >= '0' && x <= '9';
+        if (ignis__chat_is_space(s.u.text + i))
+            spaces += (int64_t)ignis__chat_character(s.u.text + i);
+    }
+    letters = upper + lower;
+    return ignis__chat_bool(what == 'u'   ? upper > 0 && lower == 0
+                            : what == 'l' ? lower > 0 && upper == 0
+                                          : s.number > 0 && s.number == (what == 'a'   ? letters
+                                                                         : what == 'd' ? digits
+                                                                         : what == 'n' ? letters + digits
+                                                                                       : spaces));
+}
+
+/*  split (0), rsplit (1): at a text, or at white space. */
+static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call, int right)
+{
+    ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST), part;
+    int64_t limit = ignis__chat_want_int(c, call->value[1], -1), count, i;
+    size_t at = 0, size = (size_t)s.number, from, by_size;
+    ignis__chat_items parts;
+    const char *found;
+    if (c->fault || (ignis__chat_given(by) && !ignis__chat_want_text(c, by)))
+        return out;
+    if (by.kind == IGNIS__CHAT_STRING && by.number == 0)
+        return ignis__chat_fail(c, "split at a text without characters");
+    memset(&parts, 0, sizeof parts);
+    ignis__chat_work(c, s.number / 16);
+    if (by.kind == IGNIS__CHAT_STRING) {
+        by_size = (size_t)by.number;
+        for (;; at = (size_t)(found - s.u.text) + by_size) {
+            if (right && limit >= 0) { /* from the right, where places may differ: below */
+                found = NULL;
+                at = size;
+                break;
+            }
+            found =
+                !c->fault && (limit < 0 || parts.count < limit) ? ignis__chat_search(s.u.text + at, size - at, by.u.text, by_size) : NULL;
+            ignis__chat_add(c, &parts, ignis__chat_part(s, at, found ? (size_t)(found - s.u.text) : size));
+            if (!found || !ignis__chat_work(c, 1))
+                break;
+        }
+        if (right && limit >= 0) {
+            size_t end = size, place = size;
+            while (parts.count < limit && place >= by_size && !c->fault) {
+                if (memcmp(s.u.text + place - by_size, by.u.text, by_size) != 0) {
+                    place--;
+                    continue;
+                }
+                ignis__chat_add(c, &parts, ignis__chat_part(s, place, end));
+                end = place -= by_size;
+            }
+            ignis__chat_add(c, &parts, ignis__chat_part(s, 0, end));
+            for (i = parts.count - 1; i >= 0 && ignis__chat_work(c, 1); i--)
+                ignis__chat_add(c, out.u.items, parts.item[i]);
+            return out;
+        }
+        *out.u.items = parts;
+        return out;
+    }
+    while (at < size && ignis__chat_work(c, 1)) {
+        while (at < size && ignis__chat_is_space(s.u.text + at))
+            at += ignis__chat_character(s.u.text + at);
+        for (from = at; at < size && !ignis__chat_is_space(s.u.text + at);)
+            at += ignis__chat_character(s.u.text + at);
+        if (at > from)
+            ignis__chat_add(c, &parts, ignis__chat_part(s, from, at));
+    }
+    count = parts.count;
+    if (limit >= 0 && count > limit && !c->fault) { /* the rest stays in one piece */
+        i = right ? count - limit - 1 : limit;
+        part = parts.item[i];
+        from = right ? 0 : (size_t)(part.u.text - s.u.text);
+        parts.item[i] = ignis__chat_part(s, from, right ? (size_t)(part.u.text - s.u.text) + (size_t)part.number : size);
+        parts.item += right ? i : 0;
+        parts.count = parts.capacity = limit + 1;
+    }
+    *out.u.items = parts;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_lines(ignis__chat *c, ignis__chat_value s, bool keep)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    size_t at = 0, from = 0, size = (size_t)s.number, end;
+    ignis__chat_work(c, s.number / 16);
+    while (at < size && !c->fault) {
+        end = ignis__chat_line_end(s.u.text + at, size - at);
+        if (!end) {
+            at += ignis__chat_character(s.u.text + at);
+            continue;
+        }
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, keep ? at + end : at));
+        from = at += end;
+    }
+    if (from < size && !c->fault)
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, size));
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_splitlines(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)variant;
+    return ignis__chat_lines(c, call->self, ignis__chat_true(call->value[0]));
+}
+
+/*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
+static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, with = call->value[0], part;
+    bool tuple = with.kind == IGNIS__CHAT_TUPLE && how < 3, yes = false;
+    int64_t i;
+    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes; i++) {
+        part = tuple ? with.u.items->item[i] : with;
+        if (!ignis__chat_want_text(c, part))
+            return part;
+        yes = part.number <= s.number && memcmp(s.u.text + (how % 2 ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
+    }
+    if (how < 3)
+        return ignis__chat_bool(yes);
+    return !yes       ? s
+           : how == 3 ? ignis__chat_part(s, (size_t)with.number, (size_t)s.number)
+                      : ignis__chat_part(s, 0, (size_t)(s.number - with.number));
+}
+
+/*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
+static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call, int filter)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
+    int64_t count = ignis__chat_want_int(c, call->value[2], -1);
+    size_t at = 0, size = (size_t)s.number, next;
+    ignis__chat_writer out;
+    const char *found;
+    if (filter)
+        old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
+        return s;
+    memset(&out, 0, sizeof out);
+    ignis__chat_work(c, s.number / 16);
+    for (; count != 0 && !c->fault; count -= count > 0) {
+        found = ignis__chat_search(s.u.text + at, size - at, old.u.text, (size_t)old.number);
+        if (!found)
+            break;
+        next = (size_t)(found - s.u.text);
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, next));
+        ignis__chat_write_string(c, &out, with);
+        at = next + (size_t)old.number;
+        ignis__chat_work(c, 1);
+        if (old.number == 0) { /* between all characters */
+            if (at == size)
+                return ignis__chat_written(&out);
+            ignis__chat_write_string(c, &out, ignis__chat_part(s, at, at + ignis__chat_character(s.u.text + at)));
+            at += ignis__chat_character(s.u.text + at);
+        }
+    }
+    if (at < size)
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, size));
+    return ignis__chat_written(&out);
+}
+
+/*  find (1), rfind (2), index (3), count (4) of a text in another. */
+static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, part = call->value[0];
+    const char *at = s.u.text, *found, *last = NULL;
+    size_t left = (size_t)s.number;
+    int64_t count = 0;
+    if (!ignis__chat_want_text(c, part))
+        return part;
+    ignis__chat_work(c, s.number / 16);
+    if (part.number == 0) {
+        count = ignis__chat_characters(c, s);
+        return ignis__chat_make(IGNIS__CHAT_INT, how == 4 ? count + 1 : how == 2 ? count : 0);
+    }
+    while (!c->fault && (found = ignis__chat_search(at, left, part.u.text, (size_t)part.number)) != NULL) {
+        last = found;
+        count++;
+        if (how == 1 || how == 3)
+            break;
+        found += how == 2 ? 1 : part.number;
+        left -= (size_t)(found - at);
+        at = found;
+        ignis__chat_work(c, 1);
+    }
+    if (how == 3 && !last)
+        return ignis__chat_fail(c, "index: the text is not there");
+    if (how != 4)
+        count = last ? ignis__chat_characters(c, ignis__chat_part(s, 0, (size_t)(last - s.u.text))) : -1;
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
+static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path, ignis__chat_value otherwise,
+                                          bool fold)
+{
+    size_t at = 0, end;
+    if (path.kind == IGNIS__CHAT_STRING) {
+        for (; at <= (size_t)path.number && !c->fault; at = end + 1) {
+            ignis__chat_value key;
+            const char *dot = (const char *)memchr(path.u.text + at, '.', (size_t)path.number - at);
+            end = dot ? (size_t)(dot - path.u.text) : (size_t)path.number;
+            key = ignis__chat_part(path, at, end);
+            if (end > at && strspn(path.u.text + at, "0123456789") >= end - at) {
+                int64_t number = 0;
+                ignis__chat_read_int(c, path.u.text + at, end - at, &number);
+                key = ignis__chat_make(IGNIS__CHAT_INT, number);
+            }
+            item = ignis__chat_member(c, item, key, true);
+            if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_given(otherwise))
+                item = otherwise;
+        }
+    } else if (ignis__chat_given(path)) {
+        item = ignis__chat_member(c, item, path, true);
+    }
+    if (fold && item.kind == IGNIS__CHAT_STRING && !c->fault) {
+        ignis__chat_call call;
+        memset(&call, 0, sizeof call);
+        call.self = item;
+        item = ignis__chat_do_case(c, &call, 0);
+    }
+    return item;
+}
+
+/*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
+static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call, int method)
+{
+    ignis__chat_value between = method                              ? call->self
+                                : ignis__chat_given(call->value[0]) ? ignis__chat_text(c, call->value[0])
+                                                                    : ignis__chat_words(call->value[0].kind ? "None" : ""),
+                      item;
+    ignis__chat_items items;
+    ignis__chat_writer out;
+    int64_t i;
+    memset(&out, 0, sizeof out);
+    if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
+        return between;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (!method)
+            item = ignis__chat_path(c, item, call->value[1], call->value[5], false);
+        else if (!ignis__chat_want_text(c, item))
+            break;
+        if (i > items.at)
+            ignis__chat_write_string(c, &out, between);
+        ignis__chat_write_value(c, &out, item, false, 0);
+    }
+    return ignis__chat_written(&out);
+}
+
+static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self;
+    int64_t count = 0;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_STRING)
+        count = ignis__chat_characters(c, v);
+    else if (v.kind == IGNIS__CHAT_LOOP)
+        count = ignis__chat_loop_length(c, v.u.loop);
+    else if (v.kind == IGNIS__CHAT_DICT || (ignis__chat_has_items(v) && v.kind != IGNIS__CHAT_GENERATOR))
+        count = v.u.items->count / (v.kind == IGNIS__CHAT_DICT ? 2 : 1);
+    else if (v.kind != IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail(c, "%s has no length", ignis__chat_kinds[v.kind]);
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  The first item (0), the last (1). */
+static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call, int last)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    ignis__chat_items items;
+    int64_t at = call->self.kind == IGNIS__CHAT_GENERATOR ? call->self.u.items->at : 0;
+    if (last && call->self.kind == IGNIS__CHAT_GENERATOR)
+        return ignis__chat_fail(c, "what can be walked once has no last item; |list makes a list of it");
+    if (!ignis__chat_each(c, call->self, &items))
+        return absent;
+    if (call->self.kind == IGNIS__CHAT_GENERATOR && at < items.count)
+        call->self.u.items->at = at + 1;
+    return items.at == items.count ? ignis__chat_undefined(absent, absent) : items.item[last ? items.count - 1 : items.at];
+}
+
+/*  The items of anything, as a list (0); the other way round (1). */
+static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call, int reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, !reverse || call->self.kind == IGNIS__CHAT_GENERATOR ? IGNIS__CHAT_LIST
+                                                                                                    : IGNIS__CHAT_GENERATOR),
+                      s = call->self;
+    ignis__chat_items items;
+    ignis__chat_writer text;
+    int64_t i;
+    memset(&text, 0, sizeof text);
+    if (!ignis__chat_each(c, s, &items))
+        return out;
+    out.mark = s.mark;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value item = items.item[reverse ? items.count - 1 - (i - items.at) : i];
+        if (reverse && s.kind == IGNIS__CHAT_STRING)
+            ignis__chat_write_string(c, &text, item);
+        else
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return reverse && s.kind == IGNIS__CHAT_STRING ? ignis__chat_written(&text) : out;
+}
+
+/*  keys, values, items of a dict, and the filter items. */
+static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), pair;
+    const ignis__chat_items *dict = call->self.u.items;
+    int64_t i;
+    if (c->fault || call->self.kind == IGNIS__CHAT_UNDEFINED)
+        return out;
+    if (call->self.kind != IGNIS__CHAT_DICT)
+        return ignis__chat_fail_kind(c, "items are of a dict", call->self);
+    out.mark = call->self.mark;
+    for (i = 0; i < dict->count && ignis__chat_work(c, 1); i += 2) {
+        if (kind == IGNIS__CHAT_KEYS || kind == IGNIS__CHAT_VALUES) {
+            ignis__chat_add(c, out.u.items, dict->item[i + (kind == IGNIS__CHAT_VALUES)]);
+            continue;
+        }
+        pair = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+        if (c->fault)
+            break;
+        pair.mark = out.mark;
+        ignis__chat_add(c, pair.u.items, dict->item[i]);
+        ignis__chat_add(c, pair.u.items, dict->item[i + 1]);
+        ignis__chat_add(c, out.u.items, pair);
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    int64_t at;
+    (void)variant;
+    if (!ignis__chat_hashable(c, call->value[0]))
+        return call->self;
+    at = ignis__chat_find(c, call->self.u.items, call->value[0]);
+    return at >= 0 ? call->self.u.items->item[at + 1] : call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
+}
+
+/*  The place of an item in a list (0), how often it is there (1). */
+static ignis__chat_value ignis__chat_do_index(ignis__chat *c, ignis__chat_call *call, int count)
+{
+    int64_t i, found = 0;
+    for (i = 0; i < call->self.u.items->count && !c->fault; i++) {
+        if (!ignis__chat_equal(c, call->self.u.items->item[i], call->value[0]))
+            continue;
+        if (!count)
+            return ignis__chat_make(IGNIS__CHAT_INT, i);
+        found++;
+    }
+    return count ? ignis__chat_make(IGNIS__CHAT_INT, found) : ignis__chat_fail(c, "index: the value is not in the list");
+}
+
+static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)c, (void)variant;
+    if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))
+        return call->value[0].kind ? call->value[0] : ignis__chat_words("");
+    return call->self;
+}
+
+static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call, int safe)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    s.of = (unsigned char)(safe ? 1 : s.of);
+    return s;
+}
+
+static ignis__chat_value ignis__chat_do_int(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
+    double real = v.u.real;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    if (ignis__chat_given(call->value[1]) && call->value[1].number != 10)
+        return ignis__chat_lacks(c, "int of another base");
+    out.mark = ignis__chat_marked(v);
+    if (v.kind == IGNIS__CHAT_STRING) {
+        call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        v = ignis__chat_do_strip(c, call, 3);
+        if (ignis__chat_read_int(c, v.u.text, (size_t)v.number, &out.number) || c->fault)
+            return out;
+        if (!ignis__chat_read_real(v.u.text, (size_t)v.number, &real))
+            v.kind = IGNIS__CHAT_NONE;
+        else
+            v.kind = IGNIS__CHAT_FLOAT;
+    }
+    if (ignis__chat_is_whole(v))
+        return out;
+    if (v.kind != IGNIS__CHAT_FLOAT || real != real) {
+        v = call->given.count ? call->given.item[0] : call->named.count ? call->named.item[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+        return v;
+    }
+    if (real >= 9.2e18 || real <= -9.2e18)
+        return real - real != 0 ? ignis__chat_fail(c, "int of an infinite number")
+                                : ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    out.number = (int64_t)real;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_float(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_real(0), otherwise = call->value[0];
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    out.mark = ignis__chat_marked(v);
+    if (ignis__chat_is_number(v)) {
+        out.u.real = ignis__chat_as_real(v);
+        return out;
+    }
+    call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    if (v.kind == IGNIS__CHAT_STRING)
+        v = ignis__chat_do_strip(c, call, 3);
+    if (v.kind == IGNIS__CHAT_STRING && ignis__chat_read_real(v.u.text, (size_t)v.number, &out.u.real))
+        return out;
+    return otherwise.kind ? otherwise : ignis__chat_real(0);
+}
+
+/*  abs (0), round (1). */
+static ignis__chat_value ignis__chat_do_round(ignis__chat *c, ignis__chat_call *call, int round)
+{
+    ignis__chat_value v = call->self;
+    int64_t digits = round ? ignis__chat_want_int(c, call->value[0], 0) : 0;
+    char text[400];
+    if (c->fault || !ignis__chat_is_number(v))
+        return ignis__chat_fail_kind(c, "abs and round are of numbers", v);
+    if (round && (digits < 0 || digits > 30 || (ignis__chat_given(call->value[1]) && !ignis__chat_is(call->value[1], "common"))))
+        return ignis__chat_lacks(c, "round but to 0 to 30 digits, to the nearest");
+    if (v.kind != IGNIS__CHAT_FLOAT) {
+        v.kind = IGNIS__CHAT_INT;
+        if (!round && v.number < 0 && v.number > INT64_MIN)
+            v.number = -v.number;
+    } else if (!round) {
+        v.u.real = v.u.real < 0 ? -v.u.real : v.u.real;
+    } else if (v.u.real - v.u.real == 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, v.u.real);
+        v.u.real = strtod(text, NULL);
+    }
+    return v;
+}
+
+static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value width = call->value[0], lines, by;
+    bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
+    ignis__chat_writer text;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_want_text(c, call->self))
+        return width;
+    by = width.kind == IGNIS__CHAT_STRING ? width : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
+    memset(&text, 0, sizeof text);
+    ignis__chat_write_string(c, &text, call->self);
+    ignis__chat_write_words(c, &text, "\n", false);
+    lines = ignis__chat_lines(c, ignis__chat_written(&text), false);
+    memset(&text, 0, sizeof text);
+    for (i = 0; !c->fault && i < lines.u.items->count; i++) {
+        ignis__chat_write_words(c, &text, i ? "\n" : "", false);
+        if (i ? blank || lines.u.items->item[i].number : first)
+            ignis__chat_write_string(c, &text, by);
+        ignis__chat_write_string(c, &text, lines.u.items->item[i]);
+    }
+    return ignis__chat_written(&text);
+}
+
+/*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
+static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), item, result;
+    int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), otherwise, i, from = how >= 3;
+    bool by_name = how == 0 && call->given.count == 0 && attribute >= 0;
+    ignis__chat_items items;
+    if (!ignis__chat_true(call->self) || !ignis__chat_each(c, call->self, &items))
+        return out;
+    otherwise = ignis__chat_find(c, &call->named, ignis__chat_words("default"));
+    if (by_name ? call->named.count > (otherwise >= 0 ? 4 : 2) : call->given.count < (how == 0 || how >= 3))
+        return ignis__chat_fail(c, "map, selectattr and rejectattr need the name of an attribute, filter or test");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (by_name) {
+            ignis__chat_add(c, out.u.items,
+                            ignis__chat_path(c, item, call->named.item[attribute + 1],
+                                             otherwise >= 0 ? call->named.item[otherwise + 1] : absent, false));
+            continue;
+        }
+        result = how >= 3 ? ignis__chat_path(c, item, call->given.item[0], absent, false) : item;
+        if (call->given.count > from && !c->fault) {
+            ignis__chat_call inner;
+            memset(&inner, 0, sizeof inner);
+            inner.self = result;
+            inner.named = call->named;
+            inner.given = call->given;
+            inner.given.item += from + 1;
+            inner.given.count -= from + 1;
+            if (!ignis__chat_deeper(c, c->here))
+                break;
+            result = ignis__chat_apply(c, how ? 't' : 'f', call->given.item[from], &inner);
+            c->depth--;
+        }
+        if (how == 0)
+            ignis__chat_add(c, out.u.items, result);
+        else if (ignis__chat_true(result) == (how % 2 == 1))
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return out;
+}
+
+/*  A list in the order of its keys; what is equal stays as it is. */
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    int64_t count = keys->count, width, from, k, *order = (int64_t *)ignis__chat_alloc(c, (size_t)count * 2 * sizeof *order),
+            *other = order + count, *swap;
+    if (c->fault)
+        return out;
+    for (k = 0; k < count; k++)
+        order[k] = k;
+    for (width = 1; width < count && !c->fault; width *= 2) {
+        for (from = 0; from < count && !c->fault; from += 2 * width) {
+            int64_t middle = from + width < count ? from + width : count, end = from + 2 * width < count ? from + 2 * width : count,
+                    a = from, b = middle;
+            for (k = from; k < end; k++) {
+                bool right = a == middle;
+                if (a < middle && b < end && ignis__chat_work(c, 1))
+                    right = reverse ? ignis__chat_less(c, keys->item[order[a]], keys->item[order[b]], false)
+                                    : ignis__chat_less(c, keys->item[order[b]], keys->item[order[a]], false);
+                other[k] = order[right ? b++ : a++];
+            }
+        }
+        swap = order, order = other, other = swap;
+    }
+    for (k = 0; k < count && !c->fault; k++)
+        ignis__chat_add(c, out.u.items, items->item[order[k] + items->at]);
+    return out;
+}
+
+/*  sort (0), unique (1), min (2), max (3), dictsort (4): by keys, of which letters are made small unless case_sensitive is set. */
+static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR);
+    ignis__chat_value attribute = call->value[how == 0 ? 2 : 1], by = call->value[1];
+    bool fold = !ignis__chat_true(call->value[how == 0]),
+         reverse = (how == 0 && ignis__chat_true(call->value[0])) || (how == 4 && ignis__chat_true(call->value[2]));
+    ignis__chat_items items, keys;
+    int64_t i, k, best = 0;
+    memset(&keys, 0, sizeof keys);
+    if (how == 4) {
+        attribute =
+            ignis__chat_make(IGNIS__CHAT_INT, ignis__chat_given(by) && by.kind == IGNIS__CHAT_STRING && ignis__chat_is(by, "value"));
+        if (call->self.kind != IGNIS__CHAT_DICT)
+            return ignis__chat_fail_kind(c, "dictsort is of a dict", call->self);
+        call->self = ignis__chat_do_pairs(c, call, IGNIS__CHAT_ITEMS);
+    }
+    if (c->fault || !ignis__chat_each(c, call->self, &items))
+        return out;
+    if (how == 0 && attribute.kind == IGNIS__CHAT_STRING && attribute.number && memchr(attribute.u.text, ',', (size_t)attribute.number))
+        return ignis__chat_lacks(c, "sort by several attributes");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value key = ignis__chat_path(c, items.item[i], attribute, absent, fold);
+        if (how == 0) { /* keys in tuples, as what is undefined or none has no order, but may be equal */
+            ignis__chat_value tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+            if (!c->fault)
+                ignis__chat_add(c, tuple.u.items, key);
+            key = tuple;
+        }
+        ignis__chat_add(c, &keys, key);
+        if (how == 1 && !c->fault) {
+            for (k = 0; k < i - items.at && !ignis__chat_equal(c, keys.item[k], keys.item[i - items.at]) && !c->fault; k++)
+                ;
+            if (ignis__chat_hashable(c, keys.item[i - items.at]) && k == i - items.at)
+                ignis__chat_add(c, out.u.items, items.item[i]);
+        } else if (how >= 2 && how <= 3 && !c->fault) {
+            if (how == 2 ? ignis__chat_less(c, keys.item[i - items.at], keys.item[best], false)
+                         : ignis__chat_less(c, keys.item[best], keys.item[i - items.at], false))
+                best = i - items.at;
+        }
+    }
+    if (c->fault || how == 1)
+        return out;
+    if (how == 0 || how == 4)
+        return ignis__chat_sorted(c, &items, &keys, reverse);
+    return keys.count ? items.item[items.at + best] : ignis__chat_undefined(absent, absent);
+}
+
+static ignis__chat_value ignis__chat_do_sum(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value sum = call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+    ignis__chat_items items;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_each(c, call->self, &items))
+        return sum;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++)
+        sum = ignis__chat_binary_of(c, '+', sum, ignis__chat_path(c, items.item[i], call->value[0], call->value[5], false));
+    return sum;
+}
+
+static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value indent = call->value[1], separators = call->value[2];
+    ignis__chat_json how;
+    ignis__chat_writer out;
+    (void)variant;
+    memset(&how, 0, sizeof how);
+    memset(&out, 0, sizeof out);
+    how.ascii = ignis__chat_true(call->value[0]);
+    how.sort = ignis__chat_true(call->value[3]);
+    how.pretty = ignis__chat_given(indent);
+    how.indent =
+        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, indent, 0));
+    how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
+    how.separators[1] = ignis__chat_words(": ");
+    if (ignis__chat_given(separators)) {
+        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) || separators.u.items->count != 2 ||
+            !ignis__chat_want_text(c, separators.u.items->item[0]) || !ignis__chat_want_text(c, separators.u.items->item[1]))
+            return ignis__chat_fail(c, "separators are two texts");
+        how.separators[0] = separators.u.items->item[0];
+        how.separators[1] = separators.u.items->item[1];
+    }
+    ignis__chat_write_json(c, &out, call->self, &how, 0);
+    return ignis__chat_written(&out);
+}
+
+/*  Tests of what a value is, by a letter each. */
+static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value v = call->self, by = call->value[0];
+    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT || v.kind == IGNIS__CHAT_UNDEFINED ||
+                                 (v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_RANGE_OF);
+    switch (what) {
+    case 'D': yes = v.kind != IGNIS__CHAT_UNDEFINED; break;
+    case 'U': yes = v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'N': yes = v.kind == IGNIS__CHAT_NONE; break;
+    case 'B': yes = v.kind == IGNIS__CHAT_BOOL; break;
+    case 'F': yes = v.kind == IGNIS__CHAT_BOOL && !v.number; break;
+    case 'T': yes = v.kind == IGNIS__CHAT_BOOL && v.number; break;
+    case 'I': yes = v.kind == IGNIS__CHAT_INT; break;
+    case 'R': yes = v.kind == IGNIS__CHAT_FLOAT; break;
+    case 'S': yes = v.kind == IGNIS__CHAT_STRING; break;
+    case 'M': yes = v.kind == IGNIS__CHAT_DICT; break;
+    case '0': yes = ignis__chat_is_number(v); break;
+    case 'Q': yes = sequence; break;
+    case 'W': yes = sequence || ignis__chat_has_items(v) || v.kind == IGNIS__CHAT_LOOP; break;
+    case 'C': yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
+    case 'X':
+        if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
+            return ignis__chat_lacks(c, "sameas of texts and numbers with a point");
+        yes = v.kind == by.kind && (v.kind <= IGNIS__CHAT_INT ? v.number == by.number : v.u.items == by.u.items);
+        break;
+    case 'o':
+    case 'e':
+    case 'd':
+        if (what != 'd')
+            by = ignis__chat_make(IGNIS__CHAT_INT, 2);
+        v = ignis__chat_binary_of(c, '%', v, by);
+        yes = ignis__chat_as_real(v) == (what == 'o');
+        break;
+    default: yes = ignis__chat_compares(c, (char)what, v, by);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_RANGE_OF);
+    int64_t from = 0, to = 0, step, at;
+    (void)variant;
+    if (c->fault)
+        return out;
+    if (call->value[0].kind == IGNIS__CHAT_NONE || call->value[1].kind == IGNIS__CHAT_NONE || call->value[2].kind == IGNIS__CHAT_NONE ||
+        call->named.count)
+        return ignis__chat_fail(c, "range is of whole numbers");
+    to = ignis__chat_want_int(c, call->value[0], 0);
+    if (ignis__chat_given(call->value[1]))
+        from = to, to = ignis__chat_want_int(c, call->value[1], 0);
+    step = ignis__chat_want_int(c, call->value[2], 1);
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a range is 0");
+    out.u.items->range[0] = from, out.u.items->range[1] = to, out.u.items->range[2] = step;
+    for (at = from; step > 0 ? at < to : at > to; at += step) {
+        if (out.u.items->count == IGNIS__CHAT_RANGE)
+            return ignis__chat_fail(c, "a range has more than %d numbers", IGNIS__CHAT_RANGE);
+        if (!ignis__chat_work(c, 1))
+            break;
+        ignis__chat_add(c, out.u.items, ignis__chat_make(IGNIS__CHAT_INT, at));
+        if (step > 0 ? at > INT64_MAX - step : at < INT64_MIN - step)
+            break;
+    }
+    return out;
+}
+
+/*  dict and namespace: of another dict, of pairs, of arguments with names. */
+static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), from;
+    ignis__chat_items items, pair;
+    int64_t i;
+    if (call->given.count > 1)
+        return ignis__chat_fail(c, "dict and namespace take one dict, and arguments with names");
+    if (call->given.count) {
+        from = call->given.item[0];
+        if (from.kind == IGNIS__CHAT_DICT) {
+            for (i = 0; i < from.u.items->count && !c->fault; i += 2)
+                ignis__chat_put(c, out.u.items, from.u.items->item[i], from.u.items->item[i + 1]);
+        } else {
+            ignis__chat_each(c, from, &items);
+            for (i = items.at; i < items.count && !c->fault; i++) {
+                if (!ignis__chat_each(c, items.item[i], &pair) || pair.count - pair.at != 2)
+                    return ignis__chat_fail(c, "a dict is made of pairs");
+                if (ignis__chat_hashable(c, pair.item[pair.at]))
+                    ignis__chat_put(c, out.u.items, pair.item[pair.at], pair.item[pair.at + 1]);
+            }
+        }
+    }
+    for (i = 0; i < call->named.count && !c->fault; i += 2)
+        ignis__chat_put(c, out.u.items, call->named.item[i], call->named.item[i + 1]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_raise(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value text = ignis__chat_text(c, call->value[0]);
+    char message[500];
+    size_t i, size = (size_t)text.number < sizeof message - 5 ? (size_t)text.number : sizeof message - 5;
+    (void)variant;
+    if (c->fault)
+        return text;
+    while (size < (size_t)text.number && size > 0 && ((unsigned char)text.u.text[size] & 0xC0) == 0x80)
+        size--;
+    for (i = 0; i < size; i++)
+        message[i] = (unsigned char)text.u.text[i] < ' ' || text.u.text[i] == 0x7F ? ' ' : text.u.text[i];
+    memcpy(message + size, size < (size_t)text.number ? "..." : "", 4 - 3 * (size_t)(size == (size_t)text.number));
+    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%s", message);
+}
+
+static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    static const char known[] = "aAbBcdDeFhHIjmMpRSTuUwWxXyY%nt";
+    ignis__chat_value format = call->value[0];
+    ignis__chat_writer out;
+    time_t seconds = c->now ? (time_t)c->now : time(NULL);
+    struct tm now;
+    int64_t i;
+    (void)variant;
+    memset(&out, 0, sizeof out);
+    memset(&now, 0, sizeof now);
+#ifdef _WIN32
+    if (!ignis__chat_want_text(c, format) || localtime_s(&now, &seconds) != 0)
+#else
+    if (!ignis__chat_want_text(c, format) || !localtime_r(&seconds, &now))
+#endif
+        return ignis__chat_fail(c, "the time cannot be told");
+    for (i = 0; i < format.number && !c->fault; i++) {
+        char one[4] = "%?", text[128], *from = text;
+        bool short_one = false;
+        if (format.u.text[i] != '%') {
+            ignis__chat_write_string(c, &out, ignis__chat_part(format, (size_t)i, (size_t)i + 1));
+            continue;
+        }
+        i++;
+        if (i + 1 < format.number && format.u.text[i] == '-')
+            short_one = true, i++;
+        one[1] = i < format.number ? format.u.text[i] : 0;
+        if (!one[1] || !strchr(known, one[1]) || (short_one && !strchr("dHIjmMSyUW", one[1])))
+            return ignis__chat_lacks(c, "strftime_now with '%%%c'", one[1] > ' ' && one[1] < 127 ? one[1] : '?');
+        if (strftime(text, sizeof text, one, &now) == 0)
+            *text = 0;
+        while (short_one && *from == '0' && from[1])
+            from++;
+        ignis__chat_write_words(c, &out, from, false);
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  loop.cycle (0) and loop.changed (1). */
+static ignis__chat_value ignis__chat_do_loop(ignis__chat *c, ignis__chat_call *call, int changed)
+{
+    ignis__chat_loop *loop = call->self.u.loop;
+    ignis__chat_value values = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+    if (c->fault || (!changed && call->given.count == 0))
+        return ignis__chat_fail(c, "loop.cycle needs values");
+    if (!changed)
+        return call->given.item[(loop->index - 1) % call->given.count];
+    *values.u.items = call->given;
+    if (loop->changed.kind && ignis__chat_equal(c, loop->changed, values))
+        return ignis__chat_bool(false);
+    loop->changed = values;
+    return ignis__chat_bool(true);
+}
+
+/* clang-format off */
+static const ignis__chat_row ignis__chat_rows[] = {
+    {'f', "abs", "", ignis__chat_do_round, 0},
+    {'f', "capitalize", "", ignis__chat_do_case, 2},
+    {'f', "count", "", ignis__chat_do_length, 0},
+    {'f', "d", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "default", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "dictsort", "case_sensitive by reverse", ignis__chat_do_sort, 4},
+    {'f', "first", "", ignis__chat_do_end, 0},
+    {'f', "float", "default", ignis__chat_do_float, 0},
+    {'f', "indent", "width first blank", ignis__chat_do_indent, 0},
+    {'f', "int", "default base", ignis__chat_do_int, 0},
+    {'f', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_GENERATOR},
+    {'f', "join", "d attribute", ignis__chat_do_join, 0},
+    {'f', "last", "", ignis__chat_do_end, 1},
+    {'f', "length", "", ignis__chat_do_length, 0},
+    {'f', "list", "", ignis__chat_do_list, 0},
+    {'f', "lower", "", ignis__chat_do_case, 0},
+    {'f', "map", NULL, ignis__chat_do_map, 0},
+    {'f', "max", "case_sensitive attribute", ignis__chat_do_sort, 3},
+    {'f', "min", "case_sensitive attribute", ignis__chat_do_sort, 2},
+    {'f', "reject", NULL, ignis__chat_do_map, 2},
+    {'f', "rejectattr", NULL, ignis__chat_do_map, 4},
+    {'f', "replace", "!old !new count", ignis__chat_do_replace, 1},
+    {'f', "reverse", "", ignis__chat_do_list, 1},
+    {'f', "round", "precision method", ignis__chat_do_round, 1},
+    {'f', "safe", "", ignis__chat_do_text, 1},
+    {'f', "select", NULL, ignis__chat_do_map, 1},
+    {'f', "selectattr", NULL, ignis__chat_do_map, 3},
+    {'f', "sort", "reverse case_sensitive attribute", ignis__chat_do_sort, 0},
+    {'f', "string", "", ignis__chat_do_text, 0},
+    {'f', "sum", "attribute start", ignis__chat_do_sum, 0},
+    {'f', "title", "", ignis__chat_do_case, 3},
+    {'f', "tojson", "ensure_ascii indent separators sort_keys", ignis__chat_do_tojson, 0},
+    {'f', "trim", "chars", ignis__chat_do_strip, 3},
+    {'f', "unique", "case_sensitive attribute", ignis__chat_do_sort, 1},
+    {'f', "upper", "", ignis__chat_do_case, 1},
+    {'t', "boolean", "", ignis__chat_do_test, 'B'},
+    {'t', "callable", "", ignis__chat_do_test, 'C'},
+    {'t', "defined", "", ignis__chat_do_test, 'D'},
+    {'t', "divisibleby", "!num", ignis__chat_do_test, 'd'},
+    {'t', "eq", "!b", ignis__chat_do_test, '='},
+    {'t', "equalto", "!b", ignis__chat_do_test, '='},
+    {'t', "==", "!b", ignis__chat_do_test, '='},
+    {'t', "escaped", "", ignis__chat_do_test, 'E'},
+    {'t', "even", "", ignis__chat_do_test, 'e'},
+    {'t', "false", "", ignis__chat_do_test, 'F'},
+    {'t', "float", "", ignis__chat_do_test, 'R'},
+    {'t', "ge", "!b", ignis__chat_do_test, 'g'},
+    {'t', ">=", "!b", ignis__chat_do_test, 'g'},
+    {'t', "gt", "!b", ignis__chat_do_test, '>'},
+    {'t', "greaterthan", "!b", ignis__chat_do_test, '>'},
+    {'t', ">", "!b", ignis__chat_do_test, '>'},
+    {'t', "in", "!seq", ignis__chat_do_test, 'i'},
+    {'t', "integer", "", ignis__chat_do_test, 'I'},
+    {'t', "iterable", "", ignis__chat_do_test, 'W'},
+    {'t', "le", "!b", ignis__chat_do_test, 'l'},
+    {'t', "<=", "!b", ignis__chat_do_test, 'l'},
+    {'t', "lower", "", ignis__chat_do_is, 'l'},
+    {'t', "lt", "!b", ignis__chat_do_test, '<'},
+    {'t', "lessthan", "!b", ignis__chat_do_test, '<'},
+    {'t', "<", "!b", ignis__chat_do_test, '<'},
+    {'t', "mapping", "", ignis__chat_do_test, 'M'},
+    {'t', "ne", "!b", ignis__chat_do_test, '!'},
+    {'t', "!=", "!b", ignis__chat_do_test, '!'},
+    {'t', "none", "", ignis__chat_do_test, 'N'},
+    {'t', "number", "", ignis__chat_do_test, '0'},
+    {'t', "odd", "", ignis__chat_do_test, 'o'},
+    {'t', "sameas", "!other", ignis__chat_do_test, 'X'},
+    {'t', "sequence", "", ignis__chat_do_test, 'Q'},
+    {'t', "string", "", ignis__chat_do_test, 'S'},
+    {'t', "true", "", ignis__chat_do_test, 'T'},
+    {'t', "undefined", "", ignis__chat_do_test, 'U'},
+    {'t', "upper", "", ignis__chat_do_is, 'u'},
+    {'s', "capitalize", "", ignis__chat_do_case, 2},
+    {'s', "count", "!sub", ignis__chat_do_find, 4},
+    {'s', "endswith", "!suffix", ignis__chat_do_begins, 2},
+    {'s', "find", "!sub", ignis__chat_do_find, 1},
+    {'s', "index", "!sub", ignis__chat_do_find, 3},
+    {'s', "isalnum", "", ignis__chat_do_is, 'n'},
+    {'s', "isalpha", "", ignis__chat_do_is, 'a'},
+    {'s', "isdecimal", "", ignis__chat_do_is, 'd'},
+    {'s', "isdigit", "", ignis__chat_do_is, 'd'},
+    {'s', "islower", "", ignis__chat_do_is, 'l'},
+    {'s', "isnumeric", "", ignis__chat_do_is, 'd'},
+    {'s', "isspace", "", ignis__chat_do_is, ' '},
+    {'s', "isupper", "", ignis__chat_do_is, 'u'},
+    {'s', "join", "!iterable", ignis__chat_do_join, 1},
+    {'s', "lower", "", ignis__chat_do_case, 0},
+    {'s', "lstrip", "chars", ignis__chat_do_strip, 1},
+    {'s', "removeprefix", "!prefix", ignis__chat_do_begins, 3},
+    {'s', "removesuffix", "!suffix", ignis__chat_do_begins, 4},
+    {'s', "replace", "!old !new count", ignis__chat_do_replace, 0},
+    {'s', "rfind", "!sub", ignis__chat_do_find, 2},
+    {'s', "rsplit", "sep maxsplit", ignis__chat_do_split, 1},
+    {'s', "rstrip", "chars", ignis__chat_do_strip, 2},
+    {'s', "split", "sep maxsplit", ignis__chat_do_split, 0},
+    {'s', "splitlines", "keepends", ignis__chat_do_splitlines, 0},
+    {'s', "startswith", "!prefix", ignis__chat_do_begins, 1},
+    {'s', "strip", "chars", ignis__chat_do_strip, 3},
+    {'s', "title", "", ignis__chat_do_case, 4},
+    {'s', "upper", "", ignis__chat_do_case, 1},
+    {'d', "get", "!key default", ignis__chat_do_get, 0},
+    {'d', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_ITEMS},
+    {'d', "keys", "", ignis__chat_do_pairs, IGNIS__CHAT_KEYS},
+    {'d', "values", "", ignis__chat_do_pairs, IGNIS__CHAT_VALUES},
+    {'l', "count", "!value", ignis__chat_do_index, 1},
+    {'l', "index", "!value", ignis__chat_do_index, 0},
+    {'o', "changed", NULL, ignis__chat_do_loop, 1},
+    {'o', "cycle", NULL, ignis__chat_do_loop, 0},
+    {'g', "cycler", NULL, NULL, 0},
+    {'g', "dict", NULL, ignis__chat_do_dict, IGNIS__CHAT_DICT},
+    {'g', "joiner", NULL, NULL, 0},
+    {'g', "lipsum", NULL, NULL, 0},
+    {'g', "namespace", NULL, ignis__chat_do_dict, IGNIS__CHAT_NAMESPACE},
+    {'g', "raise_exception", "!message", ignis__chat_do_raise, 0},
+    {'g', "range", "!start stop step", ignis__chat_do_range, 0},
+    {'g', "strftime_now", "!format", ignis__chat_do_strftime, 0},
+};
+/* clang-format on */
+
+static int ignis__chat_row_find(char of, const char *name, size_t size)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
+        if (ignis__chat_rows[i].of == of && strlen(ignis__chat_rows[i].name) == size && memcmp(ignis__chat_rows[i].name, name, size) == 0)
+            return i;
+    return -1;
+}
+
+static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
+
+/* --- a chat ------------------------------------------------------------------------------------------------------------- */
+
+/*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
+static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
+{
+    size_t left = text ? strlen(text) : 0, length;
+    ignis__chat_writer out;
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
+    none.mark = true;
+    if (!text)
+        return none;
+    memset(&out, 0, sizeof out);
+    while (left > 0 && !c->fault) {
+        for (length = 0; length < left;) {
+            size_t character = (size_t)ignis__utf8_length(text + length, left - length);
+            if (!character)
+                break;
+            length += character;
+        }
+        ignis__chat_write(c, &out, text, length, NULL, true);
+        if (length < left)
+            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), length++;
+        text += length;
+        left -= length;
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  A value of a JSON text. */
+static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    char kind = ignis__json_peek(json);
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_NONE, 0), key;
+    size_t size, i;
+    bool first = true;
+    if (depth > IGNIS__JSON_DEPTH)
+        ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
+    if (json->fault[0] || c->fault)
+        return value;
+    if (kind == '"') {
+        const char *text = ignis__json_string(json, &size);
+        char *marks = mark ? (char *)ignis__chat_alloc(c, size + 1) : NULL;
+        if (marks)
+            memset(marks, 1, size);
+        return ignis__chat_string(text, size, marks);
+    }
+    if (kind == '{' || kind == '[') {
+        value = ignis__chat_new(c, kind == '{' ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
+        json->at++;
+        while (!c->fault && ignis__json_more(json, kind == '{' ? '}' : ']', &first)) {
+            if (kind == '[') {
+                ignis__chat_add(c, value.u.items, ignis__chat_read_json(c, json, mark, depth + 1));
+                continue;
+            }
+            key = ignis__json_peek(json) == '"' ? ignis__chat_read_json(c, json, mark, depth + 1)
+                                                : ignis__chat_words(ignis__json_string(json, &size));
+            ignis__json_expect(json, ':');
+            if (!json->fault[0])
+                ignis__chat_put(c, value.u.items, key, ignis__chat_read_json(c, json, mark, depth + 1));
+        }
+    } else {
+        const char *from = json->at;
+        ignis__json_skip_scalar(json);
+        size = (size_t)(json->at - from);
+        for (i = 0; i < 3; i++)
+            if (*from == *words[i])
+                value = i ? ignis__chat_bool(i == 2) : value;
+        if (!json->fault[0] && !strchr("nft", *from)) {
+            bool whole = true;
+            for (i = 0; i < size; i++)
+                whole = whole && from[i] != '.' && (from[i] | 32) != 'e';
+            value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+            if (!(whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real)))
+                ignis__json_fail(json, "a number is too long");
+        }
+    }
+    value.mark = mark;
+    return value;
+}
+
+/*  The variables of desc.json. Those whose name ends in _token are the template's own, the others the caller's. */
+static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
+{
+    ignis__json json;
+    size_t size = strlen(text);
+    bool first = true;
+    memset(&json, 0, sizeof json);
+    json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
+    if (c->fault)
+        return;
+    memcpy(json.start, text, size);
+    json.end = json.start + size;
+    if (ignis__json_expect(&json, '{')) {
+        while (!c->fault && ignis__json_more(&json, '}', &first)) {
+            ignis__chat_value name = ignis__chat_string(ignis__json_string(&json, &size), 0, NULL);
+            name.number = (int64_t)size;
+            ignis__json_expect(&json, ':');
+            if (!json.fault[0])
+                ignis__chat_put(c, names, name,
+                                ignis__chat_read_json(c, &json, size < 6 || memcmp(name.u.text + size - 6, "_token", 6) != 0, 1));
+        }
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the object");
+    }
+    if (json.fault[0])
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+}
+
+/*  The template's text, its lines ended by \n, without the end of the last one. */
+static void ignis__chat_open(ignis__chat *c, const char *text)
+{
+    size_t size = strlen(text), i, out = 0;
+    char *copy = (char *)ignis__chat_alloc(c, size + 1);
+    if (!copy)
+        return;
+    for (i = 0; i < size; i++)
+        if (text[i] != '\r' || text[i + 1] != '\n')
+            copy[out++] = text[i] == '\r' ? '\n' : text[i];
+    if (out && copy[out - 1] == '\n')
+        out--;
+    copy[out] = 0;
+    c->text = copy;
+    c->size = out;
+    c->line_start = true;
+    for (i = 0; i < out && !c->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
+        if (ignis__utf8_length(copy + i, out - i) == 0)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+{
+    while (c->chunk) {
+        ignis__chat_chunk *next = c->chunk->next;
+        ignis__free(c->chunk);
+        c->chunk = next;
+    }
+}
+
+/*  Reports the fault of a chat, with its place in the template. */
+IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *call)
+{
+    const char *lack = c->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
+    long long line = 1, column = 1;
+    size_t i;
+    for (i = 0; i < c->fault_at && i < c->size; i++) {
+        column += ((unsigned char)c->text[i] & 0xC0) != 0x80;
+        if (c->text[i] == '\n')
+            line++, column = 1;
+    }
+    if (c->fault_at == SIZE_MAX || c->fault == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(c->fault, call, "%s%s", c->message, lack);
+    else
+        ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
+    ended by a null name. */
+IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
+                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
+                                                   ignis__chat_writer *out)
+{
+    ignis__chat_value list, message;
+    ignis__chat_node *root;
+    int i;
+    memset(c, 0, sizeof *c);
+    memset(out, 0, sizeof *out);
+    c->now = desc->now;
+    c->out = out;
+    ignis__chat_open(c, text);
+    root = ignis__chat_body(c, "");
+    ignis__chat_enter(c, NULL);
+    list = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    list.mark = true;
+    for (i = 0; i < count && !c->fault; i++) {
+        message = ignis__chat_new(c, IGNIS__CHAT_DICT);
+        if (c->fault)
+            break;
+        message.mark = true;
+        ignis__chat_put(c, message.u.items, ignis__chat_words("role"), ignis__chat_content(c, messages[i].role));
+        ignis__chat_put(c, message.u.items, ignis__chat_words("content"), ignis__chat_content(c, messages[i].content));
+        ignis__chat_add(c, list.u.items, message);
+    }
+    if (!c->fault) {
+        ignis__chat_items *names = &c->scope->names;
+        ignis__chat_put(c, names, ignis__chat_words("messages"), list);
+        ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
+        for (; *tokens; tokens += 2)
+            if (tokens[1])
+                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (desc->json)
+            ignis__chat_variables(c, desc->json, names);
+    }
+    if (!c->fault)
+        ignis__chat_run(c, root);
+    if (c->fault)
+        ignis__chat_report(c, call);
+    return !c->fault;
+}
+
 /* ===============================================================================================================
    >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
    =============================================================================================================== */
@@ -36468,8 +40344,7 @@ IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_
         ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
     if (tokens >= 0 && !ids)
         ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
-    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens &&
-         ignis__sequence_become(call, s, ids, tokens);
+    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens && ignis__sequence_become(call, s, ids, tokens);
     ignis__free(ids);
     ignis__sequence_leave(call, s);
     return ok ? IGNIS_OK : ignis__failed();
