@@ -378,6 +378,9 @@ static int ck_gguf_row(const ck_model *m, const ck_tensor *t, int row)
     return t->pairs && strcmp(m->family, "llama") == 0 ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;
 }
 
+/*  One more key of the family, whose value is 7; null: none. */
+static const char *ck_extra_key;
+
 /*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors: rope_freqs.weight, or null. */
 static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
 {
@@ -449,6 +452,8 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     }
     ck_key_f32(&head, m->family, gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", m->eps), keys++;
     ck_text(&head, "tokenizer.ggml.eos_token_id"), ck_u32(&head, 4), ck_u32(&head, 2), keys++;
+    if (ck_extra_key)
+        ck_key_u32(&head, m->family, ck_extra_key, 7), keys++;
     memcpy(head.data + 16, &keys, 4);
     for (i = 0; i < m->count + (divisors != NULL); i++) {
         const ck_tensor *t = &m->tensors[i < m->count ? i : 0];
