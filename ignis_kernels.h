@@ -29,7 +29,7 @@
         gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                230 lines   10796 bytes
         gemv.cu                    109 lines    4464 bytes
-        generate.cu                409 lines   16915 bytes
+        generate.cu                410 lines   16982 bytes
         generate.cuh                35 lines    1485 bytes
         hopper.cuh                 392 lines   24013 bytes
         image.cuh                   57 lines    2321 bytes
@@ -8369,6 +8369,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "        for (int i = lane; i < p.head_dim; i += 32)",
     "            squares += W(from[i]) * W(from[i]);",
     "        factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));",
+    "        __syncwarp(); /* q is written where all lanes have read */",
     "    }",
     "    for (int i = lane; i < half; i += 32) {",
     "        W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;",
@@ -13453,7 +13454,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0xf5753378ba25309dULL, ignis__lines_gemm_mma_cu, 230},
     {"gemv.cu", 0x629e55a67bd3be1dULL, ignis__lines_gemv_cu, 109},
-    {"generate.cu", 0x2214da9100f444f0ULL, ignis__lines_generate_cu, 409},
+    {"generate.cu", 0xa6edf25c64ec230cULL, ignis__lines_generate_cu, 410},
     {"generate.cuh", 0x8234df750e07406fULL, ignis__lines_generate_cuh, 35},
     {"hopper.cuh", 0xe7c1fd9d7534b39fULL, ignis__lines_hopper_cuh, 392},
     {"image.cuh", 0x3b46168eea6087d9ULL, ignis__lines_image_cuh, 57},

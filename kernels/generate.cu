@@ -114,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
         for (int i = lane; i < p.head_dim; i += 32)
             squares += W(from[i]) * W(from[i]);
         factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));
+        __syncwarp(); /* q is written where all lanes have read */
     }
     for (int i = lane; i < half; i += 32) {
         W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;

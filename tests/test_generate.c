@@ -2,6 +2,7 @@
 /*  test_generate.c - generation: products, cache, attention and draw against references in double, rows with the same bits alone and among
     others */
 #define IGNIS_MODELS
+#include "fault.h"
 #include "tensor.h"
 
 #include <math.h>
@@ -575,12 +576,13 @@ typedef struct test_model {
     double *embedding, *positions, *norm, *norm_bias, *head, *part[4][PARTS];
 } test_model;
 
+static uint64_t weight_seed;
+
 static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add, double **numbers)
 {
-    static uint64_t seed;
     int64_t i;
     ignis_tensor tensor;
-    double *values = rounded_noise(dims, IGNIS_F64, ++seed, factor);
+    double *values = rounded_noise(dims, IGNIS_F64, ++weight_seed, factor);
     for (i = 0; i < shape_numel(dims); i++)
         values[i] += add;
     tensor = tensor_of(values, dims, shape->dtype, false);
@@ -596,6 +598,7 @@ static void test_model_begin(test_model *t, const test_shape *shape, int context
            own = shape->heads * shape->head_dim;
     memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
     memset(t, 0, sizeof *t);
+    weight_seed = 0; /* equal shapes are equal models */
     t->shape = *shape;
     t->model = m;
     m->layers = shape->layers, m->heads = shape->heads, m->kv_heads = shape->kv_heads, m->head_dim = shape->head_dim;
@@ -1352,6 +1355,91 @@ TEST(text_as_it_grows)
     CHECK_STATUS(ignis_sequence_text(sequence, "H", 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
     test_model_end(&t);
 }
+
+/* failures ------------------------------------------------------------------------------------------------------- */
+
+/*  A text in eight steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the
+    same. */
+enum { FAULT_DRAWN = 6 };
+
+static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling, int32_t *drawn)
+{
+    int32_t ids[20];
+    if (step == 0)
+        return (s[0] = ignis_sequence_begin(t->handle)).id != 0;
+    if (step == 1) {
+        prompt_of(2, 20, ids);
+        return ignis_sequence_feed(s[0], ids, 20) == IGNIS_OK;
+    }
+    if (step < 5)
+        return (drawn[step - 2] = ignis_sequence_next(s[0], sampling)) >= 0;
+    if (step == 5)
+        return (s[1] = ignis_sequence_fork(s[0])).id != 0;
+    if (step < 8) {
+        int32_t both[2];
+        ignis_sampling_desc how[2];
+        how[0] = how[1] = *sampling;
+        if (ignis_sequence_next_all(s, 2, how, both) != IGNIS_OK)
+            return false;
+        CHECK_INT(both[0], both[1]);
+        drawn[step - 3] = both[0];
+        return true;
+    }
+    return step == 8 ? ignis_sequence_text(s[0], "H", 1) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
+}
+
+static void check_faults(const char *prefix, int stride)
+{
+    static host_counter counter;
+    static const test_shape shape = {1, 2, 1, 8, 16, 16, 260, false, false, false, IGNIS_F32};
+    ignis_desc desc = test_counting_desc(&counter);
+    int32_t expected[FAULT_DRAWN], drawn[FAULT_DRAWN];
+    int at, step, failures = 0;
+    bool reached = true;
+    SETUP(&desc);
+    write_tokenizer();
+    memset(drawn, 0, sizeof drawn);
+    for (at = 0; at < 3000 && reached; at += at ? stride : 1) {
+        ignis_sampling_desc sampling = sampling_of(2);
+        ignis_sequence s[2] = {{0}, {0}};
+        ignis_sequence_info info;
+        test_model t;
+        test_model_begin(&t, &shape, 40, 2);
+        t.model->path = ignis__copy_string(folder);
+        reached = at == 0; /* the first time nothing fails */
+        if (at)
+            fault_plan(prefix, at, 2, &counter, false);
+        for (step = 0; step < 10; step++) {
+            if (fault_step(step, &t, s, &sampling, drawn))
+                continue;
+            CHECK(ignis_status_last() != IGNIS_OK);
+            ignis_status_clear();
+            failures++;
+            reached = fault_over(&counter);
+            CHECK(reached && fault_step(step, &t, s, &sampling, drawn));
+        }
+        reached = fault_over(&counter) || reached; /* Ignis can do without some allocations */
+        if (!at)
+            memcpy(expected, drawn, sizeof drawn);
+        CHECK(memcmp(expected, drawn, sizeof drawn) == 0);
+        CHECK_OK(ignis_sequence_query(s[1], &info));
+        CHECK_INT(info.length, 25);
+        CHECK_OK(ignis_sequence_free(s[0]));
+        CHECK_OK(ignis_sequence_free(s[1]));
+        s[0] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_query(s[0], &info)); /* no page is lost */
+        CHECK_INT(info.free_tokens, 6 * 16);
+        CHECK_OK(ignis_sequence_free(s[0]));
+        test_model_end(&t);
+    }
+    CHECK(failures > 0 && at < 3000);
+}
+
+TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 23); }
+TEST(each_graph_call_fails_once) { check_faults("cuGraphInst", 1); }
+TEST(each_capture_fails_once) { check_faults("cuStreamBegin", 1); }
+TEST(each_copy_fails_once) { check_faults("cuMemcpy", 17); }
+TEST(each_host_allocation_fails_once) { check_faults(NULL, 29); }
 
 int main(int argc, char **argv)
 {
