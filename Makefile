@@ -32,6 +32,11 @@ export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
+# What needs the headers of a graphics API is built where they are.
+VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
+OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
+EXAMPLES := $(if $(VULKAN_HEADER),$(EXAMPLES),$(filter-out %/vulkan_buffer,$(EXAMPLES)))
+$(OUT)/vulkan_buffer: LDLIBS += -lvulkan
 BENCHES := $(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c))
 
 all: ignis_kernels.h $(SIMULATOR) $(EXAMPLES) $(TESTS)
@@ -49,9 +54,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -124,11 +129,12 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # What `make run` runs, in this order, each by its command below or alone. The example that mixes in cudart code needs nvcc, and a GPU that
-# cudart sees too; the ranks of examples/allreduce.c need a GPU each.
+# cudart sees too, the one for Vulkan its headers and a GPU; the ranks of examples/allreduce.c need a GPU each.
+VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) $(VULKAN) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
@@ -169,10 +175,11 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million damaged bundles, chat templates, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
+fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map
 	$(OUT)/fuzz_bundle $(FUZZ)
+	$(OUT)/fuzz_chat $(FUZZ)
 	$(OUT)/fuzz_file $(FUZZ)
 	$(OUT)/fuzz_map $(FUZZ)
 
@@ -197,6 +204,15 @@ $(OUT)/text_ids: tests/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
+# Chat templates against the Python package jinja2, where that is installed: CHATS random ones.
+CHATS := 5000
+check-chat: $(OUT)/chat_render
+	$(PYTHON) tests/chat_compare.py $(OUT)/chat_render $(CHATS)
+
+$(OUT)/chat_render: tests/chat_render.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
@@ -208,6 +224,18 @@ check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load 
 # Training on two and four GPUs is training on one.
 check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/gpus.sh $(OUT)/train_gpt $(OUT)/gpus
+
+# Memory, fences and buffers of the graphics APIs that this machine has: a GPU's, or Mesa's for CPUs, which does for a part of it.
+GRAPHICS := $(if $(VULKAN_HEADER),$(OUT)/gpu_vulkan) $(if $(OPENGL_HEADER),$(OUT)/gpu_opengl)
+check-graphics: $(SIMULATOR) $(GRAPHICS) $(if $(VULKAN_HEADER),$(OUT)/vulkan_buffer)
+	@$(if $(VULKAN_HEADER),,echo 'skipped: tests/gpu_vulkan.c, examples/vulkan_buffer.c: no vulkan/vulkan.h (libvulkan-dev)')
+	@$(if $(OPENGL_HEADER),,echo 'skipped: tests/gpu_opengl.c: no EGL/eglext.h and GL/glext.h (libegl-dev, libgl-dev)')
+	@$(if $(strip $(GRAPHICS)),echo "graphics on the $(DEVICE)" && sh tests/run.sh $(GRAPHICS))
+	$(if $(VULKAN),$(OUT)/vulkan_buffer)
+
+$(OUT)/gpu_%: tests/gpu_%.c $(wildcard tests/*.h) $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O0 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 # Arrays in PyTorch, CuPy and NumPy, and back, where those are installed.
 check-dlpack: $(SIMULATOR) $(OUT)/libignis.so
@@ -279,11 +307,11 @@ test-memcheck:
 	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
 # Windows programs, compiled by MinGW, under Wine, on the simulator of Linux, whose libraries sim/windows makes Windows libraries of.
-#   WINDOWS_LACKS  left out: what Windows has nothing of, sharing arrays, communicators of several processes, NCCL, sockets
+#   WINDOWS_LACKS  left out: NCCL, which NVIDIA builds for Linux alone, and communicators of several processes
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
-WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_SHORT := array contract device faults file frame graph loader memory ops_basic status stream system tape tensor threads vmm
+WINDOWS_LACKS := comm_job comm_nccl nccl
+WINDOWS_SHORT := array channel contract device faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -292,12 +320,12 @@ WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
 test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
-	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array contract convert device file system tensor vmm
+MSVC_TESTS := array channel contract convert device file share system tensor vmm
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 
@@ -362,8 +390,8 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
+CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -373,4 +401,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

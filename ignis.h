@@ -205,17 +205,20 @@
         warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
         bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
 
-        What is recorded? Every program that is asked for, formulas and kernels of the program's own with all of their text; so walk all its ways
-        while recording, with dtypes and shapes that will occur. Several runs add to one file, and ignis_embed takes several files. Which kernel Ignis
-        chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
-        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that
-        other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with
-        IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another divisibility
-        than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
+        What is recorded? Every kernel of Ignis that is asked for, formulas and kernels of the program's own with all of their text; so walk all its
+        ways while recording, with dtypes and shapes that will occur. Of a source of Ignis a bundle has what was asked for, and what other numbers of
+        rows or other devices take instead: a program that does not train has no backward kernels, one with AdamW no other optimizer. Several runs add
+        to one file, and ignis_embed takes several files. Which kernel Ignis chooses depends on the device, too. So that a record made anywhere serves
+        compute capability 7.5 to 12.0, whatever chooses by the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync
+        from 8.0 on, wgmma on 9.0, in all tiles that other sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while
+        recording and with IGNIS_COMPILE_NEVER, unless ignis_desc.matmul says otherwise. A formula that meets other ranks, dtypes, or rows of another
+        divisibility than it was recorded with is another program; so is a norm of rows that are no multiple of 16 bytes.
 
         Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
         everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
-        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images are packed; --plain leaves that out.
+        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images of one architecture are packed together, in blocks of 2 MB at
+        most, as they are much alike; one that is asked for unpacks its block, which takes 30 ms at most and stays in memory until
+        ignis_shutdown. --plain packs nothing.
 
         Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
         that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
@@ -299,9 +302,9 @@
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
         A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
-        ignis_shutdown, on disk beyond that; ignis_warmup does not know it. So a text that is made anew with other numbers in it each time
-        is a mistake: values are for that. Errors name the column. A formula has at most 1000 words and signs, and is nested up to 60
-        deep; it can do nothing but compute.
+        ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
+        a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
+        at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
@@ -371,8 +374,9 @@
 
         The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
         of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
-        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo. ignis_external_desc
-        takes the allocationSize of the whole VkDeviceMemory. Each side makes its writes visible as if the other were another queue.
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
+        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
+        family VK_QUEUE_FAMILY_EXTERNAL.
 
         Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
         stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
@@ -381,8 +385,8 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
         time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows and Direct3D 12 follow the documentation of CUDA: their arguments are checked
-        by tests, but they have run on no Windows machine.
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -695,10 +699,6 @@ typedef enum ignis_status {
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
     X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
-    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
-    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
-    X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
-    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
     X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
     X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
     X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
@@ -708,7 +708,11 @@ typedef enum ignis_status {
     X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
     X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
     X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
-    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")
+    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")            \
+    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
+    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
+    X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
+    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1769,6 +1773,18 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
+/*  ignis_warmup_record - compile all that an earlier run has asked for, in the background, ahead of its first use
+    path: a record (ignis_desc.record, IGNIS_RECORD): of formulas and kernels in variants, of which ignis_warmup knows nothing, it is what
+    tells dtypes, ranks and options. The programs in it that are for the current device are compiled on parallel threads, but for those that a
+    bundle or a cache has, and go to the caches. What is used meanwhile is not compiled twice: its first use waits. A line that does not
+    compile fails with its number in the message; the others are compiled all the same.
+    Returns: a ticket for ignis_ticket_wait, or no handle.
+    Errors: ARGUMENT, IO (no such file), FORMAT (a line is no line of a record, or of another version of Ignis), DEVICE, MEMORY. By
+    ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
+    Ownership: the file is read before the call returns. The caller ends the ticket by ignis_ticket_wait.
+    Threads: any. Compiles on threads of its own. */
+IGNIS_API ignis_ticket ignis_warmup_record(const char *path);
+
 /*  What is in a bundle, and what of it the current device can use. */
 typedef struct ignis_bundle_info {
     int version;            /* IGNIS_VERSION of the ignis_embed that made it */
@@ -1779,9 +1795,9 @@ typedef struct ignis_bundle_info {
 } ignis_bundle_info;
 
 /*  ignis_bundle_check - whether the bundle of ignis_setup is whole, of this version, and serves the current device; info may be null
-    Unpacks each image and looks at it, which takes a few milliseconds; the driver is not asked. One failure names all that was found: another
-    version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the device. What the
-    program will ask for and nobody recorded it cannot know.
+    Unpacks each image and looks at it, which takes 15 ms for each megabyte that comes out; the driver is not asked. One failure names all that
+    was found: another version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the
+    device. What the program will ask for and nobody recorded it cannot know.
     Returns: IGNIS_OK, or the reason; *info is filled in both cases, unless there is no bundle.
     Errors: ARGUMENT (there is no bundle), FORMAT, MISMATCH, COMPILE (programs are missing), DEVICE, MEMORY.
     Ownership: nothing to free.
@@ -3205,14 +3221,46 @@ typedef struct ignis_message {
     const char *content; /* null: none */
 } ignis_message;
 
-/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no beginning of an answer, no variables. */
 typedef struct ignis_chat_desc {
     const char *chat_template;  /* null: the tokenizer's own */
-    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
-    const char
-        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
-    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+    bool add_generation_prompt; /* true: the text ends where the assistant's answer begins */
+    const char *json;           /* an object of variables: {"tools": [...], "enable_thinking": false}; null: none */
+    int64_t now;                /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
 } ignis_chat_desc;
+
+/*  ignis_chat_render - the text that a chat becomes by a chat template
+    A template is a program in Jinja. It is run as Hugging Face's transformers runs it (trim_blocks, lstrip_blocks, break and continue, tojson,
+    raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
+    (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
+    variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
+    role and a content, such as "tool_calls". Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
+    set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
+    beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
+    after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
+    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may be null
+    when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
+    variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity);
+
+/*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
+    A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
+    template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
+    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text.
+    Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
+    ARGUMENT where there is no tokenizer.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity);
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
@@ -3867,6 +3915,16 @@ static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const in
                                              char *out, int64_t capacity)
 {
     return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                        char *out, int64_t capacity)
+{
+    return ignis_chat_render(tokenizer, messages, count, &desc, out, capacity);
+}
+static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                    int32_t *ids, int capacity)
+{
+    return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
 #endif
 #endif
@@ -5464,14 +5522,17 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  Declared by headers that need OpenGL's; and one that only the driver of Windows has. */
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
-CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned);
-#if defined(__GNUC__) && !defined(_WIN32)
-CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) __attribute__((weak));
-#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 #ifdef __cplusplus
 }
 #endif
@@ -11149,6 +11210,7 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* what a compiler has made of it; then there is no text */
     size_t image_size;
+    const char *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -11589,6 +11651,8 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
     ignis__key_add(key, program->source);
     ignis__key_add(key, program->name);
     ignis__key_add(key, program->entry ? program->entry : "");
+    if (program->part)
+        ignis__key_add(key, program->part);
     for (i = 0; i < program->option_count; i++)
         ignis__key_add(key, program->options[i]);
     for (i = 0; i < program->header_count; i++) {
@@ -11637,11 +11701,13 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     return release;
 }
 
-/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+/*  Everything that the image depends on, which has all parts of a program. False: there is more than can be told, so it must not be cached. */
 IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
 {
+    ignis__program whole = *program;
     char facts[256];
-    ignis__program_key(program, key);
+    whole.part = NULL;
+    ignis__program_key(&whole, key);
     snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)release, device->info.compute_major,
              device->info.compute_minor);
     ignis__key_add(key, facts);
@@ -11873,7 +11939,8 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
 /*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
 
         ignis VERSION                           of what wrote the lines below
-        own FIRST-LAST FILE OPTION...           a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                those that are asked for with PART (see ignis__parts), or all where no PART is named
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
@@ -11904,11 +11971,12 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
-/*  A program as messages and bundles name it: "gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+/*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
 IGNIS__COLD static void ignis__program_write(ignis__text *text, const ignis__program *program)
 {
+    const char *which = program->part ? program->part : program->entry;
     int i;
-    ignis__text_add(text, "%s%s%s", program->name, program->entry ? " " : "", program->entry ? program->entry : "");
+    ignis__text_add(text, "%s%s%s", program->name, which ? " " : "", which ? which : "");
     for (i = 0; i < program->option_count; i++)
         ignis__text_add(text, " %s", program->options[i]);
 }
@@ -12003,58 +12071,55 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
     ignis__free(line);
 }
 
-/*  Asks for a source of Ignis that another device would choose; `define`: options behind that of the dtype, separated by spaces. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static void ignis__request_own(int source, ignis_dtype dtype, const char *define, int first, int last)
-{
-    ignis__program program;
-    char option[256];
-    const char *options[] = {option};
-    memset(&program, 0, sizeof program);
-    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
-    program.name = ignis__sources[source].name;
-    program.options = options;
-    program.option_count = 1;
-    ignis__request_add(&program, first, last);
-}
-
 /* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
 
-/*  A bundle is a header, its entries, their texts, and images, all numbers little-endian; tools/ignis_embed.c writes it. Everything before the
-    images has a checksum, each image has one: the driver sees nothing of what is damaged. */
+/*  A bundle is a header, its entries, their texts, and blocks of images, all numbers little-endian; tools/ignis_embed.c writes it. Images of one
+    architecture are packed together, as they are much alike. Everything before the blocks has a checksum, each block has one: the driver sees
+    nothing of what is damaged. */
 typedef struct ignis__bundle_header {
     char magic[8];
     uint64_t checksum; /* of what is between it and the images */
     uint64_t size;     /* bytes of the bundle */
-    uint64_t images;   /* where they begin */
+    uint64_t blocks;   /* where they begin */
     uint64_t sources;  /* a hash of Ignis' own */
     uint32_t version, count;
 } ignis__bundle_header;
 
 typedef struct ignis__bundle_entry {
-    uint64_t key[2];               /* of the program */
-    uint64_t included;             /* of the files that it includes */
-    uint64_t checksum;             /* of the bytes that are stored */
-    uint64_t offset, stored, size; /* where they are, and how many; bytes of the image, which is packed when they are more */
-    uint32_t text;                 /* where its name is, and behind that of the kernel in the image, each with a zero */
-    uint16_t arch;                 /* 90 for 9.0 */
-    uint16_t first, last;          /* compute capabilities that ask for the program */
-    uint8_t kind;                  /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
+    uint64_t at, size;              /* of the image in the block: a zero is behind it */
+    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint16_t arch;                  /* 90 for 9.0 */
+    uint16_t first, last;           /* compute capabilities that ask for the program */
+    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
-static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '1'};
+static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes: more are none */
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+
+/*  A block that was unpacked. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
 
 typedef struct ignis__bundle {
     const unsigned char *data; /* null: there is none */
     void *memory;              /* what of it is Ignis' own */
     ignis__bundle_header header;
-    bool wgmma; /* it has kernels with products of warpgroups */
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
     char from[300];
 } ignis__bundle;
 
-static ignis__bundle ignis__the_bundle; /* of ignis_setup */
+static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
 
 static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
 {
@@ -12100,12 +12165,12 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         ignis__text_add(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size, (unsigned long long)header->size);
         return false;
     }
-    if (header->images > size || texts >= header->images || bytes[header->images - 1] != 0) {
+    if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0) {
         ignis__text_add(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                        (unsigned long long)header->images, (unsigned long long)size);
+                        (unsigned long long)header->blocks, (unsigned long long)size);
         return false;
     }
-    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->images - behind);
+    checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum) {
         ignis__text_add(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
                         (unsigned long long)header->checksum);
@@ -12114,13 +12179,15 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        bool named = entry.text >= texts && entry.text < header->images &&
-                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->images;
-        if (!named || entry.offset < header->images || entry.offset > size || entry.stored > size - entry.offset ||
-            entry.stored > entry.size || entry.size > IGNIS__BUNDLE_IMAGE || !memchr("\0afp", entry.kind, 4)) {
-            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, kind %d", (unsigned)i,
-                            (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                            (unsigned long long)entry.offset, (unsigned long long)entry.size, (int)entry.kind);
+        bool named = entry.text >= texts && entry.text < header->blocks &&
+                     entry.text + strlen(ignis__bundle_text(bundle, &entry)) + 1 < header->blocks;
+        if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
+            entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
+            entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
+            ignis__text_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                            (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                            (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                            (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
@@ -12178,12 +12245,14 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     each, a quick and a slow one, are averaged. */
 enum {
     IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
-    IGNIS__PACK_AGAIN = 48, /* at the distance before */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
     IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,                 /* at a new distance, at the one before */
-    IGNIS__PACK_DISTANCE = IGNIS__PACK_LENGTH + 2 * IGNIS__PACK_NUMBERS, /* of 2, 3, 4 and more bytes */
-    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS,    /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
 };
 
@@ -12237,8 +12306,8 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
 {
     size_t at = 0, i;
-    uint32_t distance = 0, length;
-    unsigned before = 0, again, kind; /* before: 0 a new byte, 1 and 2 bytes at a new and at the old distance */
+    uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
+    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
     for (i = 0; i < IGNIS__PACK_ODDS; i++)
         u->odds[i][0] = u->odds[i][1] = 32768;
     u->at = packed;
@@ -12254,11 +12323,19 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
             continue;
         }
         again = ignis__unpack_bit(u, IGNIS__PACK_AGAIN + before);
-        length = ignis__unpack_number(u, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0) + 1 - again;
-        if (!again) {
+        length = ignis__unpack_bits(u, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5);
+        length = 2 - again + (length < 31 ? length : 30 + ignis__unpack_number(u, IGNIS__PACK_LONG, 0));
+        which = 3;
+        if (again) {
+            which = ignis__unpack_bits(u, IGNIS__PACK_WHICH, 2);
+            distance = last[which];
+        } else {
             kind = length < 5 ? length - 2 : 3;
             distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
         }
+        for (; which > 0; which--)
+            last[which] = last[which - 1];
+        last[0] = distance;
         if (distance == 0 || distance > at || length > size - at)
             return false;
         for (; length > 0; length--, at++)
@@ -12268,41 +12345,88 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
     return true;
 }
 
-/*  The image of an entry, in memory of ignis__alloc, with a zero behind it. When it is damaged, `why` says how. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(const ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__text *why)
+/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
+                                                     ignis__text *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
-    uint64_t checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
-    unsigned char *image;
+    ignis__bundle_block *block = bundle->blocks;
     ignis__unpacker *unpacker;
-    const char *wrong = NULL;
+    uint64_t checksum;
+    bool whole = true;
+    while (block && block->offset != entry->offset)
+        block = block->next;
+    *got = block;
+    if (block)
+        return IGNIS_DIAG_NONE;
+    checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
         ignis__text_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx", (unsigned long long)entry->stored,
                         (unsigned long long)entry->offset, (unsigned long long)checksum, (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    image = (unsigned char *)ignis__alloc((size_t)entry->size + 1);
+    block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
     unpacker = (ignis__unpacker *)ignis__alloc(sizeof *unpacker);
-    if (!image || !unpacker) {
-        ignis__free(image);
+    if (block)
+        block->bytes = (unsigned char *)ignis__alloc((size_t)entry->whole);
+    if (!block || !block->bytes || !unpacker) {
+        if (block)
+            ignis__free(block->bytes);
+        ignis__free(block);
         ignis__free(unpacker);
         return IGNIS_DIAG_HOST_MEMORY;
     }
-    if (entry->stored == entry->size)
-        memcpy(image, stored, (size_t)entry->size);
-    else if (!ignis__unpack(unpacker, image, (size_t)entry->size, stored, (size_t)entry->stored))
-        wrong = "its bytes cannot be unpacked";
+    if (entry->stored == entry->whole)
+        memcpy(block->bytes, stored, (size_t)entry->whole);
+    else
+        whole = ignis__unpack(unpacker, block->bytes, (size_t)entry->whole, stored, (size_t)entry->stored);
     ignis__free(unpacker);
-    wrong = wrong ? wrong : ignis__image_fault(image, (size_t)entry->size);
-    if (wrong) {
-        ignis__text_add(why, "%s: %llu bytes at %llu that become %llu", wrong, (unsigned long long)entry->stored,
-                        (unsigned long long)entry->offset, (unsigned long long)entry->size);
-        ignis__free(image);
+    if (!whole) {
+        ignis__text_add(why, "%llu bytes at %llu cannot be unpacked to %llu", (unsigned long long)entry->stored,
+                        (unsigned long long)entry->offset, (unsigned long long)entry->whole);
+        ignis__free(block->bytes);
+        ignis__free(block);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
-    *unpacked = image;
+    block->offset = entry->offset;
+    block->whole = entry->whole;
+    block->next = bundle->blocks;
+    bundle->blocks = *got = block;
     return IGNIS_DIAG_NONE;
+}
+
+/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
+                                                         ignis__text *why)
+{
+    ignis__bundle_block *block;
+    ignis_diagnostic wrong;
+    const char *why_not = NULL;
+    ignis__mutex_lock(&ignis__bundle_lock);
+    wrong = ignis__block_get(bundle, entry, &block, why);
+    ignis__mutex_unlock(&ignis__bundle_lock);
+    if (wrong != IGNIS_DIAG_NONE)
+        return wrong;
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+        why_not = "its block is another one";
+    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    if (why_not) {
+        ignis__text_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
+                        (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        return IGNIS_DIAG_BUNDLE_FORMAT;
+    }
+    *unpacked = block->bytes + entry->at;
+    return IGNIS_DIAG_NONE;
+}
+
+static void ignis__blocks_drop(ignis__bundle *bundle)
+{
+    while (bundle->blocks) {
+        ignis__bundle_block *block = bundle->blocks;
+        bundle->blocks = block->next;
+        ignis__free(block->bytes);
+        ignis__free(block);
+    }
 }
 
 /*  How well an image serves a compute capability, 0: not at all. Machine code runs on its major version from its minor one on, that of one chip there
@@ -12333,20 +12457,6 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
         }
     }
     return best;
-}
-
-/*  Whether the bundle has a source of Ignis with these options. */
-IGNIS__MAYBE_UNUSED static bool ignis__bundle_has(const ignis__bundle *bundle, int source, ignis_dtype dtype, const char *define)
-{
-    char name[256];
-    uint32_t i;
-    snprintf(name, sizeof name, "%s -DIGNIS_T=%d%s%s", ignis__sources[source].name, (int)dtype, *define ? " " : "", define);
-    for (i = 0; bundle->data && i < bundle->header.count; i++) {
-        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /*  "75 80 90a ptx75", from the oldest on. */
@@ -12574,7 +12684,7 @@ static bool ignis__image_is_foreign(int error)
 IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
                                                   ignis__module *unit, bool *failed)
 {
-    const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle *bundle = &ignis__the_bundle;
     int capability = device->info.compute_major * 10 + device->info.compute_minor, serves = INT32_MAX, error = 0;
     uint64_t key[2], included;
     ignis__bundle_entry entry;
@@ -12596,7 +12706,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
         *failed = wrong != IGNIS_DIAG_NONE;
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            ignis__fail_host_memory(call, (size_t)entry.size);
+            ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE)
             ignis__fail(wrong, call, "%s is damaged: of %s for %d%s %s", bundle->from, name, (int)entry.arch,
                         entry.kind == 'p' ? " (PTX)" : "", why);
@@ -12607,7 +12717,6 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         else
             ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
                         (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
-        ignis__free(image.data);
         if (unit->module)
             return true;
     }
@@ -12675,6 +12784,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
 
 static void ignis__bundle_close(void)
 {
+    ignis__blocks_drop(&ignis__the_bundle);
     ignis__free(ignis__the_bundle.memory);
     memset(&ignis__the_bundle, 0, sizeof ignis__the_bundle);
     ignis__free(ignis__requests.lines);
@@ -12749,8 +12859,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
 {
     static const char call[] = "ignis_bundle_check";
     const ignis__bundle *bundle = &ignis__the_bundle;
+    ignis__bundle looked_at;
     ignis_bundle_info own;
     ignis__device *device;
+    ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
     char faults[700], missing[500];
     ignis__text text, names;
@@ -12770,20 +12882,23 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     capability = device->info.compute_major * 10 + device->info.compute_minor;
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__text_begin(&text, faults, sizeof faults);
-    for (i = 0; i < bundle->header.count; i++) {
+    looked_at = *bundle;
+    looked_at.blocks = NULL; /* what is for other devices is not kept */
+    for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
         ignis__text reason;
         void *image = NULL;
-        ignis_diagnostic wrong;
         ignis__text_begin(&reason, why, sizeof why);
-        wrong = ignis__bundle_unpack(bundle, &entry, &image, &reason);
-        ignis__free(image);
+        wrong = ignis__bundle_unpack(&looked_at, &entry, &image, &reason);
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
-            return ignis__fail_host_memory(call, (size_t)entry.size);
-        if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
+            ignis__fail_host_memory(call, (size_t)entry.whole);
+        else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
             ignis__text_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch, why);
     }
+    ignis__blocks_drop(&looked_at);
+    if (wrong == IGNIS_DIAG_HOST_MEMORY)
+        return ignis__failed();
     if (damaged)
         return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
                            faults);
@@ -12954,6 +13069,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     program.header_count = desc->header_count;
     program.image = desc->image;
     program.image_size = desc->image_size;
+    program.part = NULL;
     return program;
 }
 
@@ -13633,8 +13749,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(DEPTHWISE_WEIGHTS_ODD, DEPTHWISE_CU, "ignis_depthwise_weights_odd")                      \
     X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
     X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
     X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
     X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
     X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
@@ -13657,11 +13773,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
     X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
     X(RAND, RANDOM_CU, "ignis_rand")                                                           \
     X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
@@ -13722,12 +13838,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
     X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
     X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
     X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
@@ -13755,6 +13871,107 @@ static const struct {
 #undef IGNIS__BUILTIN_ROW
 };
 
+/*  Kernels from a first to a last one of which sizes, addresses or the device choose, or that are always launched together: records and bundles have
+    all of them or none. Others are there alone. The first one's name is that of the part. */
+static const struct {
+    ignis__builtin first, last;
+} ignis__parts[] = {
+#define IGNIS__PART(first, last)                      \
+    {                                                 \
+        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+    }
+    IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
+    IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_FINISH),
+    IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
+    IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
+    IGNIS__PART(GEMM, GEMM_SMALL),
+    IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_ODD),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_ODD),
+    IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
+    IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
+    IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
+    IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
+    IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
+    IGNIS__PART(SORT_COUNT, SORT_PASS),
+    IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
+    IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS),
+    IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK),
+    IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_BLOCK),
+    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_BLOCK),
+    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_BLOCK),
+    IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY),
+    IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
+    IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
+    IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_FEW),
+    IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
+    IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
+    IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#undef IGNIS__PART
+};
+
+/*  The name of a kernel's part. */
+static const char *ignis__builtin_part(ignis__builtin builtin)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__parts); i++)
+        if (builtin >= ignis__parts[i].first && builtin <= ignis__parts[i].last)
+            return ignis__builtins[ignis__parts[i].first].entry;
+    return ignis__builtins[builtin].entry;
+}
+
+/*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
+IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
+{
+    ignis__program program;
+    char option[256];
+    const char *options[] = {option};
+    memset(&program, 0, sizeof program);
+    snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    program.part = ignis__builtin_part(builtin);
+    program.options = options;
+    program.option_count = 1;
+    ignis__request_add(&program, first, last);
+}
+
+/*  Records a kernel for all devices that have it. */
+static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
+{
+    ignis__program program;
+    int first, last;
+    if (!ignis__requests.path[0])
+        return;
+    memset(&program, 0, sizeof program);
+    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    ignis__program_range(&program, &first, &last);
+    ignis__request_own(builtin, dtype, "", first, last);
+}
+
+/*  Whether the bundle has a kernel with these options. */
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+{
+    char name[256];
+    uint32_t i;
+    if (!bundle->data)
+        return false;
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__sources[ignis__builtins[builtin].source].name,
+             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    for (i = 0; i < bundle->header.count; i++) {
+        ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /*  What is loaded of them on each device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
 static struct ignis__builtin_code {
     ignis__module modules[IGNIS__SOURCE_COUNT][IGNIS_DTYPE_COUNT];
@@ -13763,9 +13980,10 @@ static struct ignis__builtin_code {
 
 #define IGNIS__DEFINES 160 /* characters of options that make a variant, with the end */
 
-/*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
-                                            ignis__module *unit)
+/*  Compiles a source for a dtype, and loads it on a device that is entered; of a bundle a part of it (null: all). `defines` are more options,
+    separated by spaces; null: none. */
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
+                                            const char *defines, ignis__module *unit)
 {
     ignis__program program;
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -13787,16 +14005,18 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
     }
     program.source = text;
     program.name = ignis__sources[source].name;
+    program.part = part;
     program.options = options;
     made = ignis__module_make(call, device, &program, unit);
     ignis__free(text);
     return made;
 }
 
-/*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
+/*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    int source = ignis__builtins[builtin].source;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
     ignis__module made;
     bool loaded;
@@ -13805,7 +14025,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     ignis__mutex_unlock(&lock);
     if (loaded)
         return place;
-    if (!ignis__builtin_make(call, device, source, dtype, NULL, &made))
+    if (!ignis__builtin_make(call, device, source, ignis__builtin_part(builtin), dtype, NULL, &made))
         return NULL;
     ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
     loaded = place->module != NULL;
@@ -13815,21 +14035,6 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     if (loaded)
         ignis__module_unload(&made);
     return place;
-}
-
-/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
-static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
-{
-    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
-    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
-    ignis__module *unit;
-    if (function)
-        return function;
-    unit = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
-    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
-        return NULL;
-    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
-    return function;
 }
 
 /*  The function of a kernel in a variant that more than the dtype decides. */
@@ -13858,8 +14063,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
-IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
-                                                            ignis_dtype dtype, const char *define)
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                        const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -13873,7 +14078,8 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, dtype, define, &variant->module) ||
+    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, ignis__builtin_part(builtin), dtype, define,
+                             &variant->module) ||
         !ignis__function_get(call, device, &variant->module, ignis__builtins[builtin].entry, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -13886,14 +14092,189 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     return variant->function;
 }
 
+/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
+static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+{
+    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
+    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
+    ignis__module *unit;
+    if (function)
+        return function;
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "")) { /* where it has a module of its own */
+        function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
+        ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+        return function;
+    }
+    ignis__request_builtin(builtin, dtype);
+    unit = ignis__builtin_module(call, device, builtin, dtype);
+    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
+        return NULL;
+    ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
+    return function;
+}
+
+/* --- reading records ------------------------------------------------------------------------------------------------------- */
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    int source;             /* of Ignis' own, or -1 */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__free frees them */
+} ignis__request;
+
+/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
+    (*whole false) no quote at its end. */
+IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+{
+    char *from = *line + strspn(*line, " "), *word = from, *to;
+    if (*from == 0)
+        return NULL;
+    if (*from != '"') {
+        from += strcspn(from, " ");
+        *line = from + (*from != 0);
+        *from = 0;
+        return word;
+    }
+    word = to = ++from;
+    for (; *from && *from != '"'; from++) {
+        bool escaped = *from == '\\' && from[1];
+        from += escaped;
+        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
+    }
+    *whole = *whole && *from == '"';
+    *line = from + (*from != 0);
+    *to = 0;
+    return *whole ? word : NULL;
+}
+
+/*  The source, part and options of a line. */
+IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *word = ignis__request_word(&line, whole);
+    int source = 0, builtin = 0;
+    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
+        source++;
+    if (!word || source == IGNIS__SOURCE_COUNT) {
+        ignis__text_add(why, "Ignis has no source %s", word ? word : "");
+        return false;
+    }
+    request->source = source;
+    program->name = ignis__sources[source].name;
+    program->source = "";
+    word = ignis__request_word(&line, whole);
+    if (word && *word != '-') {
+        while (builtin < IGNIS__BUILTIN_COUNT &&
+               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
+            builtin++;
+        if (builtin == IGNIS__BUILTIN_COUNT) {
+            ignis__text_add(why, "%s of Ignis has no part %s", program->name, word);
+            return false;
+        }
+        program->part = word;
+        word = ignis__request_word(&line, whole);
+    }
+    for (; word; word = ignis__request_word(&line, whole)) {
+        if (program->option_count == IGNIS__MAX_OPTIONS) {
+            ignis__text_add(why, "there are more than %d options", IGNIS__MAX_OPTIONS);
+            return false;
+        }
+        request->options[program->option_count++] = word;
+    }
+    return true;
+}
+
+/*  A program with all of its text. */
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__text *why)
+{
+    ignis__program *program = &request->program;
+    char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
+    char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
+    long options = word ? strtol(word, NULL, 10) : -1;
+    if (options < 0 || options > IGNIS__MAX_OPTIONS) {
+        ignis__text_add(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return false;
+    }
+    program->name = name;
+    program->entry = *entry ? entry : NULL;
+    program->source = source;
+    for (; options > 0 && (word = ignis__request_word(&line, whole)) != NULL; options--)
+        request->options[program->option_count++] = word;
+    if (options > 0) {
+        ignis__text_add(why, "there are fewer options than the line says");
+        return false;
+    }
+    request->headers =
+        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    if (!request->headers) {
+        ignis__text_add(why, "out of memory");
+        return false;
+    }
+    while ((word = ignis__request_word(&line, whole)) != NULL) {
+        request->headers[program->header_count].name = word;
+        request->headers[program->header_count++].text = word = ignis__request_word(&line, whole);
+        if (!word) {
+            ignis__text_add(why, "a header has no text");
+            return false;
+        }
+    }
+    program->headers = request->headers;
+    return true;
+}
+
+/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
+{
+    bool whole = true, read = false;
+    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end;
+    memset(request, 0, sizeof *request);
+    request->source = -1;
+    request->program.options = request->options;
+    if (whole && (!word || *word == '#'))
+        return true;
+    if (whole && strcmp(word, "ignis") == 0) {
+        if (range && atoi(range) == IGNIS_VERSION)
+            return true;
+        ignis__text_add(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return false;
+    }
+    request->first = range ? (int)strtol(range, &end, 10) : -1;
+    request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
+    if (!whole)
+        ;
+    else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
+        ignis__text_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+    else if (strcmp(word, "own") == 0)
+        read = ignis__request_read_own(line, request, &whole, why);
+    else if (strcmp(word, "kernel") == 0)
+        read = ignis__request_read_kernel(line, request, &whole, why);
+    else
+        ignis__text_add(why, "'%s' is not ignis, own or kernel", word);
+    if (!whole) {
+        ignis__text_begin(why, why->data, why->capacity);
+        ignis__text_add(why, "a word has no quote at its end");
+    }
+    if (read && whole)
+        return true;
+    ignis__free(request->headers);
+    request->headers = NULL;
+    return false;
+}
+
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
 
-/*  Jobs are Ignis' own programs, every source in every dtype, then the caller's. Each keeps the failure of its worker for the caller. */
+/*  Jobs are Ignis' own programs (`own` of them), every source in every dtype, then the caller's or those of a record. Each keeps the failure of its
+    worker for the caller. */
 typedef struct ignis__warmup {
     const char *call;
-    int device;
+    ignis__device *device;
+    int own, count;
     const ignis_kernel_desc *descs;
     ignis__record *records;
+    ignis__request *requests; /* instead of descs */
+    char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
 /*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
@@ -13909,31 +14290,75 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
+IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int source, ignis_dtype dtype)
+{
+    int builtin;
+    for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
+        if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
+            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "")))
+            ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
+}
+
+IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int index)
+{
+    ignis__request *request = warmup->requests ? &warmup->requests[index] : NULL;
+    ignis__program program = request ? request->program : ignis__program_from(&warmup->descs[index]);
+    ignis__module module;
+    ignis__outer_call outer;
+    char where[300], *source = NULL;
+    if (request) {
+        snprintf(where, sizeof where, "line %d of %s", request->line, warmup->path);
+        ignis__outer_call_begin(&outer, where, NULL);
+        program.options = request->options;
+    }
+    if (request && request->source >= 0) {
+        program.source = source = ignis__source_join(&ignis__sources[request->source]);
+        if (!source)
+            ignis__fail_host_memory(warmup->call, 1);
+    }
+    if ((program.source || program.image) && ignis__module_make(warmup->call, warmup->device, &program, &module))
+        ignis__module_unload(&module); /* its image stays in the caches */
+    ignis__free(source);
+    if (request)
+        ignis__outer_call_end(&outer);
+}
+
 IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
-    ignis__device *device = &ignis__devices[warmup->device];
-    ignis__module module;
     ignis__binding binding;
     memset(&thread->record, 0, sizeof thread->record);
-    if (ignis__device_enter(warmup->call, device, &binding)) {
-        if (index < IGNIS__WARMUP_OWN) {
-            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
-            for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-                    (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, source, (ignis_dtype)dtype, "")))
-                    ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
-        } else {
-            ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
-            if (ignis__module_make(warmup->call, device, &program, &module))
-                ignis__module_unload(&module); /* its image stays in the caches */
-        }
+    if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
+        if (index < warmup->own)
+            ignis__warmup_own(warmup, index / (IGNIS_DTYPE_COUNT - 1), (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+        else
+            ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
     }
     warmup->records[index] = thread->record;
     thread->record = before;
+}
+
+/*  Runs all jobs. The first failure becomes the thread's. */
+IGNIS__COLD static ignis_status ignis__warmup_run(ignis__warmup *warmup)
+{
+    int count = warmup->own + warmup->count, i;
+    ignis_status status = IGNIS_OK;
+    warmup->records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(count + 1));
+    if (!warmup->records)
+        return ignis__fail_host_memory(warmup->call, sizeof(ignis__record) * (size_t)(count + 1));
+    ignis__parallel(count, ignis__warmup_job, warmup);
+    for (i = 0; i < count; i++) {
+        ignis__record *record = &warmup->records[i];
+        if (record->status != IGNIS_OK && status == IGNIS_OK)
+            status = record->status;
+        if (record->status != IGNIS_OK)
+            ignis__record_adopt(record);
+    }
+    ignis__free(warmup->records);
+    return status;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
@@ -13941,8 +14366,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     static const char call[] = "ignis_warmup";
     ignis__warmup warmup;
     ignis__binding binding;
-    ignis__device *device;
-    ignis_status status = IGNIS_OK;
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13953,26 +14376,137 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
     for (i = 0; i < count; i++)
         if (!ignis__kernel_desc_check(call, &descs[i]))
             return ignis__failed();
-    device = ignis__device_current_enter(call, &binding);
-    if (!device)
+    memset(&warmup, 0, sizeof warmup);
+    warmup.device = ignis__device_current_enter(call, &binding);
+    if (!warmup.device)
         return ignis__failed();
     ignis__device_leave(&binding);
     warmup.call = call;
-    warmup.device = device->info.device;
+    warmup.own = IGNIS__WARMUP_OWN;
+    warmup.count = count;
     warmup.descs = descs;
-    warmup.records = (ignis__record *)ignis__alloc(sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    if (!warmup.records)
-        return ignis__fail_host_memory(call, sizeof(ignis__record) * (size_t)(IGNIS__WARMUP_OWN + count));
-    ignis__parallel(IGNIS__WARMUP_OWN + count, ignis__warmup_job, &warmup);
-    for (i = 0; i < IGNIS__WARMUP_OWN + count; i++) {
-        ignis__record *record = &warmup.records[i];
-        if (record->status != IGNIS_OK && status == IGNIS_OK)
-            status = record->status;
-        if (record->status != IGNIS_OK)
-            ignis__record_adopt(record);
+    return ignis__warmup_run(&warmup);
+}
+
+static const char ignis__warmup_record_call[] = "ignis_warmup_record";
+
+IGNIS__COLD static void ignis__warmup_free(ignis__warmup *warmup)
+{
+    while (warmup->count > 0)
+        ignis__free(warmup->requests[--warmup->count].headers);
+    ignis__free(warmup->requests);
+    ignis__free(warmup->text);
+    ignis__free(warmup->path);
+    ignis__free(warmup);
+}
+
+IGNIS__COLD static void ignis__warmup_background(void *context)
+{
+    (void)ignis__warmup_run((ignis__warmup *)context);
+    ignis__warmup_free((ignis__warmup *)context);
+}
+
+/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
+{
+    const ignis_device_info *info = &warmup->device->info;
+    int capability = info->compute_major * 10 + info->compute_minor, i;
+    uint64_t key[2], other[2];
+    ignis__program whole = request->program;
+    if (!whole.name || capability < request->first || capability > request->last)
+        return false;
+    if (request->source >= 0 && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
+        return false;
+    if (!ignis__the_bundle.data)
+        whole.part = NULL;
+    ignis__program_key(&whole, key);
+    for (i = 0; i < warmup->count; i++) {
+        whole = warmup->requests[i].program;
+        if (!ignis__the_bundle.data)
+            whole.part = NULL;
+        ignis__program_key(&whole, other);
+        if (key[0] == other[0] && key[1] == other[1])
+            return false;
     }
-    ignis__free(warmup.records);
-    return status;
+    return true;
+}
+
+/*  Reads the requests of a record that are for the device. */
+IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
+{
+    char *line, *end, reason[300];
+    int lines = 1;
+    ignis__text why;
+    for (line = warmup->text; (line = strchr(line, '\n')) != NULL; line++)
+        lines++;
+    warmup->requests = (ignis__request *)ignis__alloc((size_t)lines * sizeof *warmup->requests);
+    if (!warmup->requests) {
+        ignis__fail_host_memory(warmup->call, (size_t)lines * sizeof *warmup->requests);
+        return false;
+    }
+    lines = 0;
+    for (line = warmup->text; line; line = end) {
+        ignis__request *request = &warmup->requests[warmup->count];
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        lines++;
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, request, &why)) {
+            ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path, reason);
+            return false;
+        }
+        request->line = lines;
+        if (ignis__warmup_takes(warmup, request))
+            warmup->count++;
+        else
+            ignis__free(request->headers);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    static const char *const call = ignis__warmup_record_call;
+    ignis_ticket result = IGNIS__ZERO;
+    ignis__ticket *ticket = NULL;
+    ignis__warmup *warmup;
+    ignis__device *device;
+    ignis__binding binding;
+    size_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return result;
+    }
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    ignis__device_leave(&binding);
+    warmup = (ignis__warmup *)ignis__alloc(sizeof *warmup);
+    if (!warmup) {
+        ignis__fail_host_memory(call, sizeof *warmup);
+        return result;
+    }
+    memset(warmup, 0, sizeof *warmup);
+    warmup->call = call;
+    warmup->device = device;
+    warmup->path = ignis__copy_string(path);
+    warmup->text = (char *)ignis__file_read(path, &size);
+    if (!warmup->path)
+        ignis__fail_host_memory(call, strlen(path) + 1);
+    else if (!warmup->text)
+        ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be read", path);
+    else if (warmup->text[size] = 0, memchr(warmup->text, 0, size))
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+    else if (ignis__warmup_read(warmup))
+        ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
+    if (ticket)
+        result.id = ignis__pool_publish(&ignis__tickets, ticket);
+    else
+        ignis__warmup_free(warmup);
+    return result;
 }
 
 IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
@@ -20219,7 +20753,7 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 /*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
-    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16;
+    bool halves = dtype == IGNIS_F16 || dtype == IGNIS_BF16, rounds = halves || (dtype == IGNIS_F32 && ignis__allow_tf32);
     ignis__gemm p = *product;
     char define[160];
     int columns, direct;
@@ -20227,18 +20761,20 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
-    ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, "", 0, IGNIS__EVERY_ARCH);
-    snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    define[0] = 0;
     if (p.patches_of)
-        ignis__request_own(IGNIS__SOURCE_GEMM_CU, dtype, define, 0, IGNIS__EVERY_ARCH);
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+    ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     snprintf(define, sizeof define, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d", p.transpose_a, p.transpose_b,
              p.patches_of);
-    if (halves || (dtype == IGNIS_F32 && ignis__allow_tf32))
-        ignis__request_own(IGNIS__SOURCE_GEMM_MMA_CU, dtype, define, 80, IGNIS__EVERY_ARCH);
+    if (rounds)
+        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, 80, IGNIS__EVERY_ARCH);
     for (columns = 128; halves && (!p.patches_of || p.wgmma_k) && columns <= 256; columns += 128) {
         for (direct = 0; direct <= ignis__gemm_direct(&p); direct++) {
             ignis__gemm_hopper_define(define, sizeof define, &p, columns, direct);
-            ignis__request_own(IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
     }
 }
@@ -20255,7 +20791,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         if (direct && !p->patches.apart && ignis__compile_never &&
             !ignis__variant_find(op->work.device, kernel->builtin, dtype, kernel->define) &&
-            !ignis__bundle_has(&ignis__the_bundle, IGNIS__SOURCE_GEMM_HOPPER_CU, dtype, kernel->define)) {
+            !ignis__bundle_has(&ignis__the_bundle, IGNIS__BUILTIN_GEMM_HOPPER, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
         }
@@ -21267,6 +21803,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     params[used++] = &part_length;
     params[used++] = &parts;
     ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    ignis__request_builtin(IGNIS__BUILTIN_SUM_FINISH, dtype); /* other sizes have parts */
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
@@ -23934,6 +24471,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
                        &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
+    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
@@ -24050,8 +24589,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
-        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other))
+        if (ignis__norm_is_odd(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
+            ignis__request_builtin(norm->rows, dtype); /* what other devices choose */
+            ignis__request_builtin(norm->warp, dtype);
+            if (work->sum)
+                ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
             odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+        }
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_map(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
@@ -25135,6 +25679,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -25353,6 +25898,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     void *chosen[] = {&to, &places, &source, &n, &k_int, &items, &descending};
     if (!op->ok || rows * k == 0)
         return;
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
@@ -25635,6 +26182,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
+    ignis__request_builtin(plan->warp ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype);
+    if (!work->gradient)
+        ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
     if (ignis__cross_entropy_is_few(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
@@ -26384,19 +26935,19 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.forward_kernel].source, dtype, variant.define, kinds[i].first, kinds[i].last);
+        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define, kinds[i].first, kinds[i].last);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
         snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d", p->head_dim, p->causal);
-        ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, dtype, define, 90, 90);
+        ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         while (ignis__attention_hopper[k].head_dim < p->head_dim)
             k++;
         for (groups = 2; groups <= ignis__attention_hopper[k].groups; groups++) {
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d", p->head_dim, p->causal,
                      groups);
-            ignis__request_own(IGNIS__SOURCE_ATTENTION_HOPPER_CU, dtype, define, 90, 90);
+            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
@@ -27056,8 +27607,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
         ignis__decode_variant variant;
         op->as_major = major;
         variant = ignis__decode_choose(op, dtype, p);
-        ignis__request_own(ignis__builtins[variant.kernel].source, dtype, variant.define, major == 7 ? 0 : 80,
-                           major == 7 ? 79 : IGNIS__EVERY_ARCH);
+        ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, major == 7 ? 79 : IGNIS__EVERY_ARCH);
     }
     op->as_major = 0;
 }
@@ -31131,7 +31681,10 @@ typedef struct ignis__encoder {
     ignis__queued *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+    const char *front;      /* of the normalized text that begins where the raw one does; null: none does */
+    const char *marks;      /* for each byte of the text 1 where control tokens are text like any other; null: nowhere */
+    size_t part, part_size; /* what is at work of the raw text */
+    bool unclear;           /* a control token is in normalized text, which is marked somewhere */
 } ignis__encoder;
 
 static void ignis__encoder_close(ignis__encoder *encoder)
@@ -31502,6 +32055,19 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
+/*  Whether any byte of an added token that was found is marked. */
+static bool ignis__encode_marked(ignis__encoder *encoder, int level, size_t at, size_t size)
+{
+    if (!encoder->marks)
+        return false;
+    if (level == 0 || encoder->tokenizer->normal_count == 0)
+        return memchr(encoder->marks + (level ? encoder->part : 0) + at, 1, size) != NULL;
+    if (!memchr(encoder->marks + encoder->part, 1, encoder->part_size))
+        return false;
+    encoder->unclear = true;
+    return true;
+}
+
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
@@ -31514,6 +32080,12 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (set->first[(unsigned char)text[at]])
                 found = ignis__added_at(set, text, size, at);
         begin = end = at;
+        while (found && found->special && ignis__encode_marked(encoder, level, at, found->size))
+            found = ignis__added_at(set, text, at + found->size - 1, at);
+        if (!found && at < size) {
+            at++;
+            continue;
+        }
         if (found) {
             at = end += found->size;
             if ((encoder->plain && found->special) ||
@@ -31533,6 +32105,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (begin > done) {
             const char *part = text + done;
             size_t part_size = begin - done;
+            if (level == 0)
+                encoder->part = done, encoder->part_size = part_size;
             if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
                            : !ignis__encode_normal(encoder, &part, &part_size) ||
                                  (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
@@ -32987,11 +33561,13 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
     marks; where it is not clear which byte is whose, the result is marked. */
 
+#ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
-#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
-#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+#endif
+#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
@@ -33837,6 +34413,12 @@ static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ign
     ignis__chat_write_words(c, out, "\"", marked);
 }
 
+/*  What stands between the items of a value: marked as the value is. */
+static void ignis__chat_json_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
+{
+    ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
+}
+
 static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
 {
     int i;
@@ -33844,7 +34426,7 @@ static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const
         return;
     ignis__chat_write_words(c, out, "\n", mark);
     for (i = 0; i < depth; i++)
-        ignis__chat_write_string(c, out, how->indent);
+        ignis__chat_json_sign(c, out, how->indent, mark);
 }
 
 /*  A value as json.dumps writes it. */
@@ -33900,11 +34482,11 @@ static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, igni
     ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
     for (i = 0; i < items.count && !c->fault; i++) {
         if (i && (!dict || i % 2 == 0))
-            ignis__chat_write_string(c, out, how->separators[0]);
+            ignis__chat_json_sign(c, out, how->separators[0], v.mark);
         if (!dict || i % 2 == 0)
             ignis__chat_json_line(c, out, how, depth + 1, v.mark);
         else
-            ignis__chat_write_string(c, out, how->separators[1]);
+            ignis__chat_json_sign(c, out, how->separators[1], v.mark);
         quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
         if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
             ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
@@ -36723,6 +37305,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
     size_t size = strlen(text);
     bool first = true;
     memset(&json, 0, sizeof json);
+    json.what = "desc.json";
     json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
     if (c->fault)
         return;
@@ -36741,7 +37324,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
             ignis__json_fail(&json, "something follows the object");
     }
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
 }
 
 /*  The template's text, its lines ended by \n, without the end of the last one. */
@@ -36765,7 +37348,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+static void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -36791,11 +37374,30 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
-    ended by a null name. */
-IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
-                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
-                                                   ignis__chat_writer *out)
+/*  The texts of the tokenizer's tokens that templates know. */
+static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+{
+    static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    int32_t ids[4];
+    int i;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    for (i = 0; i < 4 && !c->fault; i++) {
+        ignis__bytes bytes = IGNIS__ZERO;
+        ignis__chat_writer text;
+        memset(&text, 0, sizeof text);
+        if (ids[i] < 0)
+            continue;
+        if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__free(bytes.data);
+    }
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
+                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -36824,9 +37426,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
-        for (; *tokens; tokens += 2)
-            if (tokens[1])
-                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (tokenizer)
+            ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
             ignis__chat_variables(c, desc->json, names);
     }
@@ -36835,6 +37436,90 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
     if (c->fault)
         ignis__chat_report(c, call);
     return !c->fault;
+}
+
+/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
+                              ignis__chat_writer *out)
+{
+    ignis_chat_desc defaults;
+    const char *text;
+    int i;
+    bool ok = false;
+    *held = NULL;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    text = desc->chat_template;
+    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+        return false;
+    text = text ? text : (*held)->chat_template;
+    for (i = 0; messages && i < count && messages[i].role; i++)
+        continue;
+    if (!text)
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+    else if (no_out && capacity > 0)
+        ignis__fail_null(call, "the result");
+    else if (count < 0 || capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %lld, below 0", count < 0 ? "count" : "capacity",
+                    count < 0 ? (long long)count : (long long)capacity);
+    else if (count > 0 && !messages)
+        ignis__fail_null(call, "messages");
+    else if (i < count)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
+    else
+        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+    if (!ok && *held)
+        ignis__tokenizer_drop(*held);
+    return ok;
+}
+
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity)
+{
+    static const char call[] = "ignis_chat_render";
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+        return -1;
+    if (text.size && capacity > 0)
+        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return (int64_t)text.size;
+}
+
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_chat_encode";
+    ignis__encoder encoder = IGNIS__ZERO;
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    int result = -1;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+        return -1;
+    encoder.tokenizer = held;
+    encoder.ids = ids;
+    encoder.capacity = capacity;
+    encoder.marks = text.marks;
+    if (!held)
+        ignis__fail_null(call, "tokenizer");
+    else if (!ignis__encode(&encoder, text.text ? text.text : "", text.size, true))
+        ignis__fail_host_memory(call, text.size);
+    else if (encoder.unclear)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "this tokenizer finds control tokens in normalized text, where it is not known which of them a message has written");
+    else
+        result = (int)encoder.count;
+    ignis__encoder_close(&encoder);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return result;
 }
 
 /* ===============================================================================================================
@@ -42654,6 +43339,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_array_cast(...) IGNIS__AT(ignis_array_cast(__VA_ARGS__))
 #define ignis_kernel_compile(...) IGNIS__AT(ignis_kernel_compile(__VA_ARGS__))
 #define ignis_kernel_reload(...) IGNIS__AT(ignis_kernel_reload(__VA_ARGS__))
+#define ignis_warmup_record(...) IGNIS__AT(ignis_warmup_record(__VA_ARGS__))
 #define ignis_tensor_from_host(...) IGNIS__AT(ignis_tensor_from_host(__VA_ARGS__))
 #define ignis_tensor_from_array(...) IGNIS__AT(ignis_tensor_from_array(__VA_ARGS__))
 #define ignis_tensor_zeros(...) IGNIS__AT(ignis_tensor_zeros(__VA_ARGS__))

@@ -589,6 +589,7 @@ typedef struct sim_external {
     CUexternalMemory handle;
     int file, mappings;
     size_t size;
+    off_t offset; /* in the file */
 } sim_external;
 
 /* What stands in the file of a timeline semaphore: whoever has it open maps it, and raises the value by an atomic store. */
@@ -3664,6 +3665,24 @@ enum { EXTERNAL_FD = 1, EXTERNAL_DEDICATED = 1, SEMAPHORE_TIMELINE_FD = 9, REGIS
 
 static const char timeline_magic[16] = "ignis-timeline-1";
 
+/* Where memory begins in a file of memfd_create, and how large it is. Mesa's Vulkan for CPUs has a header ahead of it, which says how long the
+   whole file is and where the memory begins, and whose length follows at the end. */
+static off_t external_size(int file, off_t whole, off_t *offset)
+{
+    enum { MESA_HEADER = 40 };
+    char path[64], target[128];
+    uint64_t header[2];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = 0;
+    *offset = 0;
+    if (strncmp(target, "/memfd:llvmpipe memory", 22) || pread(file, header, sizeof header, 0) != sizeof header ||
+        header[0] != (uint64_t)whole || header[1] % page || header[1] + MESA_HEADER > header[0])
+        return whole;
+    *offset = (off_t)header[1];
+    return whole - *offset - MESA_HEADER;
+}
+
 /* Takes over the descriptor when it succeeds, as a driver does. The size is the file's, and no other. */
 SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
@@ -3672,9 +3691,10 @@ SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERN
     REQUIRE(out && desc && !(desc->flags & ~(unsigned)EXTERNAL_DEDICATED), ERROR_INVALID_VALUE);
     REQUIRE((int)desc->type == EXTERNAL_FD, ERROR_NOT_SUPPORTED);
     REQUIRE(!fstat(desc->handle.fd, &facts) && S_ISREG(facts.st_mode), ERROR_INVALID_HANDLE);
-    if (!desc->size || (off_t)desc->size != facts.st_size)
-        say("memory of %lld bytes is imported as one of %llu", (long long)facts.st_size, desc->size);
-    REQUIRE(desc->size && (off_t)desc->size == facts.st_size, ERROR_INVALID_VALUE);
+    off_t offset, size = external_size(desc->handle.fd, facts.st_size, &offset);
+    if ((off_t)desc->size != size)
+        say("memory of %lld bytes is imported as one of %llu", (long long)size, desc->size);
+    REQUIRE(desc->size && (off_t)desc->size == size, ERROR_INVALID_VALUE);
     sim_external *external = calloc(1, sizeof *external);
     if (external)
         external->handle = handle_new(OBJECT_EXTERNAL, external, current());
@@ -3684,17 +3704,18 @@ SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERN
     }
     external->file = desc->handle.fd;
     external->size = (size_t)desc->size;
+    external->offset = offset;
     *out = external->handle;
     return leave(SUCCESS);
 }
 
 /* Maps a file, with a gap behind it, at an address that was never used. */
-static sim_range *file_map(int file, size_t size, sim_range_kind kind)
+static sim_range *file_map(int file, off_t offset, size_t size, sim_range_kind kind)
 {
     size_t usable = round_up(size, page);
     uintptr_t start = reserve(0, usable, page);
     sim_range *range = start ? range_new(start, size, kind, current()) : NULL;
-    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0) != MAP_FAILED)
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, offset) != MAP_FAILED)
         return range;
     if (range)
         range_delete(range);
@@ -3720,7 +3741,7 @@ SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMem
     sim_external *external = handle_get(OBJECT_EXTERNAL, handle);
     REQUIRE(external, ERROR_INVALID_HANDLE);
     REQUIRE(out && desc && !desc->flags && desc->size && !desc->offset && desc->size <= external->size, ERROR_INVALID_VALUE);
-    sim_range *range = file_map(external->file, (size_t)desc->size, RANGE_EXTERNAL);
+    sim_range *range = file_map(external->file, external->offset, (size_t)desc->size, RANGE_EXTERNAL);
     REQUIRE(range, ERROR_OUT_OF_MEMORY);
     range->external = external;
     external->mappings++;
@@ -3921,7 +3942,7 @@ SIM_API CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *
     REQUIRE(!resource->range, ERROR_ALREADY_MAPPED);
     int code = stream_find(stream_handle, &stream);
     REQUIRE(!code, code);
-    resource->range = file_map(resource->buffer->file, resource->buffer->size, RANGE_GL);
+    resource->range = file_map(resource->buffer->file, 0, resource->buffer->size, RANGE_GL);
     REQUIRE(resource->range, ERROR_MAP_FAILED);
     return leave(SUCCESS);
 }
