@@ -1207,6 +1207,13 @@ static void write_tokenizer(void)
     }
     fprintf(file, ", \"<end>\": 256}, \"merges\": []}}\n");
     fclose(file);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    file = fopen(path, "wb");
+    if (!file)
+        abort();
+    fprintf(file, "{\"chat_template\": \"{%% for m in messages %%}[{{ m.role }}]{{ m.content }}<end>{%% endfor %%}"
+                  "{%% if add_generation_prompt %%}H{%% endif %%}\"}\n");
+    fclose(file);
 }
 
 /*  A model that goes from byte to byte of a text whose bytes differ, then to <end>, and round. */
@@ -1353,6 +1360,58 @@ TEST(text_as_it_grows)
     CHECK_OK(ignis_sequence_free(sequence));
     CHECK_STATUS(ignis_generate(sequence, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
     CHECK_STATUS(ignis_sequence_text(sequence, "H", 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+/*  Talks are rendered anew; what a sequence has of them stays. */
+TEST(talks)
+{
+    ignis_message talk[] = {{"user", "Hi<end>"}, {"assistant", "yes"}, {"user", "wo"}};
+    ignis_chat_desc chat;
+    ignis_generate_desc desc;
+    ignis_sequence sequence;
+    ignis_sequence_info info;
+    int32_t ids[64], has[64], other[4] = {'a', 'b', 'c', 'd'};
+    float logits[260], again[260];
+    int count, turn;
+    shown s;
+    test_model t;
+    SETUP(NULL);
+    write_tokenizer();
+    chain_begin(&t, "H\xC3\xA9 wor\xE2\x82\xACld!");
+    sequence = ignis_sequence_begin(t.handle);
+    memset(&chat, 0, sizeof chat);
+    chat.add_generation_prompt = true;
+    for (turn = 1; turn <= 3; turn += 2) {
+        CHECK_OK(ignis_sequence_chat(sequence, talk, turn));
+        count = ignis_chat_encode(ignis_model_tokenizer(t.handle), talk, turn, &chat, ids, 64);
+        CHECK_INT(ignis_sequence_ids(sequence, has, 64), count);
+        CHECK(count > 0 && memcmp(ids, has, sizeof *ids * (size_t)count) == 0);
+        CHECK_OK(ignis_sequence_logits(sequence, turn == 1 ? logits : again, 260));
+        memset(&desc, 0, sizeof desc);
+        memset(&s, 0, sizeof s);
+        desc.text_fn = show_text;
+        desc.user_data = &s;
+        CHECK_OK(ignis_generate(sequence, &desc));
+        CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|");
+    }
+    CHECK(memcmp(logits, again, sizeof logits) == 0); /* both end in H, which is all that this model looks at */
+    CHECK_OK(ignis_sequence_set(sequence, has, 20));
+    CHECK_INT(ignis_sequence_length(sequence), 20);
+    CHECK_OK(ignis_sequence_query(sequence, &info));
+    CHECK_INT(info.free_tokens, (8 - 2) * 16);
+    CHECK_OK(ignis_sequence_set(sequence, other, 4));
+    CHECK_INT(ignis_sequence_ids(sequence, has, 64), 4);
+    CHECK_INT(has[3], 'd');
+    CHECK_OK(ignis_sequence_set(sequence, other, 4));
+    CHECK_OK(ignis_sequence_set(sequence, NULL, 0));
+    CHECK_INT(ignis_sequence_length(sequence), 0);
+    CHECK_STATUS(ignis_sequence_set(sequence, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, 65), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CONTEXT_FULL);
+    CHECK_OK(ignis_sequence_free(sequence));
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_chat(sequence, talk, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
     test_model_end(&t);
 }
 
