@@ -261,10 +261,10 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
-KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle)
+KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle model generate)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
-HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
+HOST_TESTS := $(addprefix %/test_,channel chat comm_model comm_ops text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
