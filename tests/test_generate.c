@@ -1064,11 +1064,13 @@ TEST(limits_and_errors)
 }
 
 /*  A thread for each sequence of one model, and two threads at one of them. */
+enum { THREAD_DRAWN = 6 };
+
 typedef struct text_thread {
     ignis_model model;
     ignis_sequence shared;
     int number;
-    int32_t drawn[12];
+    int32_t drawn[THREAD_DRAWN];
 } text_thread;
 
 static void *text_run(void *context)
@@ -1080,7 +1082,7 @@ static void *text_run(void *context)
     int k;
     prompt_of(t->number, 20 + t->number, ids);
     CHECK_OK(ignis_sequence_feed(s, ids, 20 + t->number));
-    for (k = 0; k < 12; k++) {
+    for (k = 0; k < THREAD_DRAWN; k++) {
         t->drawn[k] = ignis_sequence_next(s, &sampling);
         if (t->shared.id)
             CHECK(ignis_sequence_next(t->shared, NULL) >= 0);
@@ -1123,11 +1125,11 @@ TEST(threads_draw_side_by_side)
     }
     other = ignis_sequence_begin(t.handle); /* what two threads have drawn in turns is what one draws */
     CHECK_OK(ignis_sequence_feed(other, ids, 4));
-    for (i = 0; i < 12 * THREADS; i++)
+    for (i = 0; i < THREAD_DRAWN * THREADS; i++)
         CHECK(ignis_sequence_next(other, NULL) >= 0);
-    CHECK_INT(ignis_sequence_ids(shared, all, 64), 4 + 12 * THREADS);
-    CHECK_INT(ignis_sequence_ids(other, one, 64), 4 + 12 * THREADS);
-    CHECK(memcmp(all, one, sizeof *all * (4 + 12 * THREADS)) == 0);
+    CHECK_INT(ignis_sequence_ids(shared, all, 64), 4 + THREAD_DRAWN * THREADS);
+    CHECK_INT(ignis_sequence_ids(other, one, 64), 4 + THREAD_DRAWN * THREADS);
+    CHECK(memcmp(all, one, sizeof *all * (4 + THREAD_DRAWN * THREADS)) == 0);
     CHECK_OK(ignis_sequence_free(shared));
     CHECK_OK(ignis_sequence_free(other));
     test_model_end(&t);
@@ -1137,14 +1139,13 @@ TEST(threads_draw_side_by_side)
 TEST(long_prompts)
 {
     enum { LENGTH = 300 };
-    test_shape shape = small;
+    static const test_shape shape = {1, 2, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
     int32_t ids[LENGTH];
     float whole[128], parts[128];
     ignis_sequence s[2];
     test_model t;
     int i;
     SETUP(NULL);
-    shape.layers = 1;
     test_model_begin(&t, &shape, LENGTH, 2);
     prompt_of(3, LENGTH, ids);
     for (i = 0; i < 2; i++)
