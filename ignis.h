@@ -3431,7 +3431,8 @@ typedef struct ignis_sequence_info {
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
-    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed. More than 64 at a time are multiplied by the
+    kernels of ignis_matmul, which are many times as fast, and round otherwise; there, too, a token has the same bits in any such piece.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
     message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -3440,8 +3441,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
 
 /*  ignis_sequence_next - draw a token behind the last one, and append it
-    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
-    the likeliest token.
+    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from which of
+    them were fed more than 64 at a time. sampling may be null: the likeliest token.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -13667,6 +13668,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
     X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
     X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")        \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")      \
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
     X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
     X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
@@ -19933,6 +19936,7 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
+    bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
@@ -20551,10 +20555,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
                      : (hopper || mma) != tensor_cores) ||
-            (hopper && (!wgmma || !(packed || may_pack))))
+            (hopper && (!wgmma || !(packed || may_pack))) || (op->steady && (is_tiny || best || tile->columns > 128)))
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -39782,6 +39786,7 @@ static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *de
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
+    op->steady = true;
     return op->ok = ignis__work_begin(call, device, &op->work);
 }
 
@@ -39865,6 +39870,40 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
 }
 
+/*  The same of many rows, by the kernels of ignis_matmul; gated: through `room`, [rows, 2 n]; added: through it, too. */
+static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                     ignis__array *weights, ignis__array *bias, ignis__array *room)
+{
+    ignis__array *to = gated || kind == IGNIS__GEMV_ADD ? room : out;
+    ignis__address result, from;
+    ignis__epilogue epilogue;
+    ignis__product product;
+    int64_t half = weights->shape.dim[0] / 2, n;
+    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &n, &half};
+    memset(&product, 0, sizeof product);
+    memset(&epilogue, 0, sizeof epilogue);
+    product.m = count;
+    product.n = weights->shape.dim[0];
+    product.k = weights->shape.dim[1];
+    product.batch = 1;
+    product.batch_a = product.m * product.k;
+    product.batch_b = product.n * product.k;
+    product.transpose_b = 1;
+    product.dtype = (int)weights->dtype;
+    epilogue.bias = bias;
+    epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (op->ok)
+        (void)ignis__gemm_run(op, &product, to, x, weights, &epilogue);
+    ignis__op_unmake(op, 0);
+    if (to == out)
+        return;
+    result = ignis__op_write(op, out);
+    from = ignis__op_write(op, room);
+    n = product.m * (gated ? half : product.n);
+    ignis__op_launch_row(op, gated ? IGNIS__BUILTIN_GENERATE_GATE : IGNIS__BUILTIN_GENERATE_ADD, weights->dtype,
+                         ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, gated ? gate : add);
+}
+
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
 static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
 {
@@ -39924,7 +39963,7 @@ typedef struct ignis__engine {
     ignis__device *device;
     ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *draws; /* claimed */
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -39959,7 +39998,7 @@ static int64_t ignis__engine_page_elements(const ignis__engine *e)
 IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
 {
     ignis__engine *e = (ignis__engine *)engine;
-    ignis__array **claimed[12], **held;
+    ignis__array **claimed[13], **held;
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
     int i;
@@ -39972,7 +40011,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
         ignis__device_leave(&binding);
     claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
     claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
-    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    claimed[10] = &e->biases, claimed[11] = &e->draws, claimed[12] = &e->room;
     for (i = 0; i < IGNIS__COUNT(claimed); i++)
         if (*claimed[i])
             ignis__array_unclaim(call, *claimed[i]);
@@ -40101,6 +40140,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
          ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
          ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
          ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
          ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
@@ -40110,6 +40150,16 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         return e;
     ignis__engine_destroy(call, e);
     return NULL;
+}
+
+/*  A product of rows: one by one where they are few, so that they have the same bits alone and together. */
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                  ignis__array *x, ignis__array *weights, ignis__array *bias)
+{
+    if (count <= IGNIS__STEP_ROWS)
+        ignis__step_product(op, count, kind, gated, out, x, weights, bias);
+    else
+        ignis__step_product_many(op, count, kind, gated, out, x, weights, bias, e->room);
 }
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
@@ -40142,13 +40192,13 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
         cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
         cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
         ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
         ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
         ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+        ignis__engine_product(op, e, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
     }
 }
 
