@@ -54,7 +54,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -139,7 +139,7 @@ RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg cus
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 cg = $(OUT)/cg $(OUT)/cg.png
-train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
+train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors --export $(OUT)/gpt
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
 ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
@@ -175,15 +175,16 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, chat templates, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million damaged bundles, chat templates, files for the reader of safetensors, formulas, and models; it ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map
+fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map $(OUT)/fuzz_model
 	$(OUT)/fuzz_bundle $(FUZZ)
 	$(OUT)/fuzz_chat $(FUZZ)
 	$(OUT)/fuzz_file $(FUZZ)
 	$(OUT)/fuzz_map $(FUZZ)
+	$(OUT)/fuzz_model $$(($(FUZZ) / 10)) # each is a file on the disk
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -192,6 +193,14 @@ check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
 $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# GGUF files of the Python package gguf, each type of them to the bit, where that is installed.
+check-gguf: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
+
+$(OUT)/model_dump: tests/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -391,7 +400,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -401,4 +410,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -330,6 +330,38 @@
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
         at all; reading a damaged or malicious one is an error, and does no harm.
 
+    ON MODELS (>>text, >>chat, >>model, >>generate)
+
+        With #define IGNIS_MODELS above the #include, in every file that uses them, language models are opened as they are published: a folder
+        of Hugging Face (config.json, model.safetensors or its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3,
+        TinyLlama, SmolLM2), Qwen2 and Qwen3. What a description asks for and Ignis does not have, a sliding window say, is refused by name.
+
+            ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
+            ignis_model_info info;
+            ignis_model_inspect(&from, &info);             // no GPU is needed: info.weight_bytes, info.cache_bytes, ...
+            ignis_model model = ignis_model_open(&from);
+            ignis_tensor logits = ignis_model_forward(model, ids);
+
+        Weights are of one dtype on the device, desc.dtype. Those that a GGUF file has quantised become numbers of that dtype as they are read:
+        an 8B model of 5 GB takes 16 GB as bf16. To keep them quantised on the device is left for a later version.
+
+        A model is trained as any other: open it with desc.requires_grad, give ignis_model_weights to an optimizer, and go backward from a
+        loss of ignis_model_forward. ignis_model_save writes a folder, which transformers opens, too. ignis_model_tensor finds a weight by its
+        name. q, k and v are the rows of one weight, as are gate and up: for training a part alone its rows have to be copied back by hand.
+
+        A sequence is the tokens of one text, and their keys and values in the model's cache. ignis_generate shows text as it grows;
+        ignis_sequence_next gives one token, ignis_sequence_next_all one of each of many texts, for which the weights are read once. Tokens
+        are drawn on the device, and a step is a graph from its second time on.
+
+            ignis_sequence sequence = ignis_sequence_begin(model);
+            ignis_sequence_text(sequence, "Once upon a time", 16);     // ignis_sequence_chat for messages, ignis_sequence_feed for ids
+            ignis_sampling_desc how = {.temperature = 0.7, .top_p = 0.9, .seed = 1};
+            int32_t id = ignis_sequence_next(sequence, &how);
+
+        The same ids give the same logits, to the bit, whatever else a step computes; so the same seed gives the same text. The cache has
+        pages for desc.sequences of desc.context tokens; forks share theirs. When it is full a call fails with IGNIS_ERROR_MEMORY, changes
+        nothing, and can be made again after another sequence was freed or truncated.
+
     ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
@@ -3333,14 +3365,6 @@ IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
     Threads: any. */
 IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
 
-/*  ignis_model_tokenizer - the tokenizer that lies beside the weights
-    It is opened when it is asked for first, from desc.path as of ignis_model_open.
-    Returns: the tokenizer, or no handle.
-    Errors: FREED, and those of ignis_tokenizer_open.
-    Ownership: the model's: do not free it.
-    Threads: any. */
-IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
-
 /*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
     Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
     "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
@@ -3351,6 +3375,14 @@ IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
     Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_tokenizer - the tokenizer in a model's folder, or in its GGUF file
+    It is opened by the first call, so that who has ids only, in training say, neither needs one nor waits for it.
+    Returns: the tokenizer, or no handle.
+    Errors: FREED, and those of ignis_tokenizer_open: IO where the folder has none.
+    Ownership: the model's: do not free it.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
 
 /*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
     tensors may be null when capacity is 0.
@@ -37577,8 +37609,8 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
-    char *path;
-    ignis_tokenizer tokenizer; /* of that path, once it was asked for */
+    char *path;                /* as ignis_model_open was given it */
+    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
     void *engine;              /* what sequences share; null: there was none yet */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
@@ -39082,6 +39114,16 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
 
 /* --- a model's life -------------------------------------------------------------------------------------------------------------- */
 
+static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+{
+    ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
+    if (tokenizer) {
+        (void)ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+    handle->id = 0;
+}
+
 /*  Releases the weights. The head of a tied model is its embedding. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
@@ -39100,12 +39142,11 @@ static void ignis__model_clear(const char *call, ignis__model *model)
             *tensor = ignis__no_tensor();
         }
     }
-    if (model->tokenizer.id)
-        (void)ignis_tokenizer_free(model->tokenizer);
-    ignis__free(model->path);
     ignis__free(model->layer);
-    model->path = NULL;
+    ignis__free(model->path);
     model->layer = NULL;
+    model->path = NULL;
+    ignis__model_tokenizer_end(&model->tokenizer);
 }
 
 static void ignis__model_drop(const char *call, ignis__model *model)
@@ -39289,8 +39330,10 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     if (!parts)
         return handle;
     model.path = ignis__copy_string(desc->path);
-    ok = model.path ? ignis__model_allocate(call, &model, parts, count, desc)
-                    : ignis__fail_host_memory(call, strlen(desc->path) + 1) == IGNIS_OK;
+    ok = model.path != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, strlen(desc->path) + 1);
+    ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
     first = ok ? ignis__lent_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
@@ -39363,32 +39406,7 @@ static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, 
     return ignis__tensor_adopt(call, view, false);
 }
 
-IGNIS__COLD /*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
-    static ignis_tokenizer
-    ignis__model_tokenizer(ignis__model *model)
-{
-    ignis_tokenizer tokenizer;
-    ignis__mutex_lock(&model->slot.lock);
-    if (!model->tokenizer.id)
-        model->tokenizer = ignis_tokenizer_open(model->path);
-    tokenizer = model->tokenizer;
-    ignis__mutex_unlock(&model->slot.lock);
-    return tokenizer;
-}
-
-IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
-{
-    static const char call[] = "ignis_model_tokenizer";
-    ignis_tokenizer none = IGNIS__ZERO;
-    ignis__model *model = ignis__model_hold(call, handle);
-    if (!model)
-        return none;
-    none = ignis__model_tokenizer(model);
-    ignis__model_drop(call, model);
-    return none;
-}
-
-IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
 {
     static const char call[] = "ignis_model_tensor";
     ignis__model *model = ignis__model_hold(call, handle);
@@ -39416,6 +39434,38 @@ IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
     ignis__free(parts);
     ignis__model_drop(call, model);
     return tensor;
+}
+
+/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+{
+    ignis_tokenizer tokenizer, late;
+    ignis__mutex_lock(&model->slot.lock);
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (tokenizer.id)
+        return tokenizer;
+    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    ignis__mutex_lock(&model->slot.lock);
+    if (late.id && !model->tokenizer.id) {
+        model->tokenizer = late;
+        late.id = 0;
+    }
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    ignis__model_tokenizer_end(&late);
+    return tokenizer;
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
+{
+    ignis__model *model = ignis__model_hold("ignis_model_tokenizer", handle);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    if (!model)
+        return tokenizer;
+    tokenizer = ignis__model_tokenizer(model);
+    ignis__model_drop("ignis_model_tokenizer", model);
+    return tokenizer;
 }
 
 IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
@@ -43475,6 +43525,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
 #define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_tokenizer(...) IGNIS__AT(ignis_model_tokenizer(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 
