@@ -175,8 +175,8 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers, and a tenth as many models, each of which is a file on the disk. It ends
-# at the first sanitizer report.
+# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
+# disk. It ends at the first sanitizer report.
 FUZZ := 1000000
 FUZZED := bundle chat file map text
 fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
@@ -408,4 +408,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check check-chat-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

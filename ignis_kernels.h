@@ -29,7 +29,7 @@
         gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                230 lines   10796 bytes
         gemv.cu                    109 lines    4464 bytes
-        generate.cu                409 lines   16915 bytes
+        generate.cu                429 lines   17813 bytes
         generate.cuh                35 lines    1485 bytes
         hopper.cuh                 392 lines   24013 bytes
         image.cuh                   57 lines    2321 bytes
@@ -8260,6 +8260,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
     "*/",
     "#include \"ignis.cuh\"",
+    "#include \"activation.cuh\"",
     "#include \"rope.cuh\"",
     "#include \"generate.cuh\"",
     "",
@@ -8336,6 +8337,24 @@ static const char *const ignis__lines_generate_cu[] = {
     "        y[i] = T((x[i] - mean) * factor * W(weight[i]) + (bias ? W(bias[i]) : W(0)));",
     "}",
     "",
+    "/* --- behind the products of prompts: elements ------------------------------------------------------------------------------------- */",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_add(W *sum, const T *x, long long n)",
+    "{",
+    "    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)",
+    "        sum[i] += W(x[i]);",
+    "}",
+    "",
+    "/*  silu of the first half of each row, times the second; y has n elements. */",
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, long long n, long long half)",
+    "{",
+    "    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {",
+    "        const T *row = x + i / half * 2 * half + i % half;",
+    "        const W gate = W(row[0]);",
+    "        y[i] = T(gate * sigmoid(gate) * W(row[half]));",
+    "    }",
+    "}",
+    "",
     "/* --- the cache --------------------------------------------------------------------------------------------------------------------- */",
     "",
     "/*  ignis.h has the same struct. */",
@@ -8369,6 +8388,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "        for (int i = lane; i < p.head_dim; i += 32)",
     "            squares += W(from[i]) * W(from[i]);",
     "        factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));",
+    "        __syncwarp(); /* q is written where all lanes have read */",
     "    }",
     "    for (int i = lane; i < half; i += 32) {",
     "        W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;",
@@ -13453,7 +13473,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0xf5753378ba25309dULL, ignis__lines_gemm_mma_cu, 230},
     {"gemv.cu", 0x629e55a67bd3be1dULL, ignis__lines_gemv_cu, 109},
-    {"generate.cu", 0x2214da9100f444f0ULL, ignis__lines_generate_cu, 409},
+    {"generate.cu", 0xc55d914a47f23d67ULL, ignis__lines_generate_cu, 429},
     {"generate.cuh", 0x8234df750e07406fULL, ignis__lines_generate_cuh, 35},
     {"hopper.cuh", 0xe7c1fd9d7534b39fULL, ignis__lines_hopper_cuh, 392},
     {"image.cuh", 0x3b46168eea6087d9ULL, ignis__lines_image_cuh, 57},
