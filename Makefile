@@ -217,6 +217,12 @@ $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
+# The server as its clients see it: HTTP with a model that repeats its prompt, and no GPU. SOAK=1: for longer.
+check-serve:
+	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; mkdir -p $(OUT); set -e; \
+	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    python3 tests/serve_test.py $(OUT)/serve_fake
+
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
 	@sh tests/driver_only.sh $(OUT) $(OUT)/driver_only

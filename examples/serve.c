@@ -557,6 +557,7 @@ static void job_end(job *j, int status, const char *finish, const char *message)
         ignis_sequence_free(j->sequence);
     pthread_mutex_lock(&shared.lock);
     shared.jobs--;
+    shared.running--;
     j->done = true;
     j->status = status;
     j->finish = finish;
@@ -791,11 +792,11 @@ static void *run_model(void *unused)
         while (count < settings.sequences && shared.first) {
             jobs[count++] = shared.first;
             shared.first = shared.first->next;
+            shared.running++;
         }
         if (!shared.first)
             shared.last = &shared.first;
         quit = shared.quit && !shared.first;
-        shared.running = count;
         pthread_mutex_unlock(&shared.lock);
 
         for (i = 0; i < count; i++) {
@@ -910,7 +911,7 @@ static void put_head(connection *c, int number, const char *type, int64_t size)
     time_t clock = time(NULL);
     gmtime_r(&clock, &now);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &now);
-    if (size < 0 && c->old)
+    if (interrupted || (size < 0 && c->old))
         c->keep = false; /* HTTP/1.0 has no chunks: the end of the connection is the end of the answer */
     text_print(&c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s", number, s->reason, date, type, s->more);
     text_put(&c->out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
@@ -1889,6 +1890,10 @@ static bool send_out(connection *c)
             return false;
         c->sent += (size_t)sent;
         c->progress = seconds();
+        if (c->sent > MAX_UNSENT) { /* a slow reader never has all of it */
+            text_cut(&c->out, c->sent);
+            c->sent = 0;
+        }
     }
     text_cut(&c->out, c->out.size);
     c->sent = 0;
@@ -1899,8 +1904,10 @@ static bool send_out(connection *c)
 static void advance(connection *c)
 {
     state before;
+    size_t unread;
     do {
         before = c->state;
+        unread = c->in.size;
         if (c->state == READING_HEAD && c->in.size)
             read_head(c);
         if (c->state == READING_BODY && read_body(c))
@@ -1909,7 +1916,7 @@ static void advance(connection *c)
             pump(c);
         if (c->state != LINGERING && c->state != CLOSED && send_out(c) && c->state == WRITING)
             end_answer(c);
-    } while (c->state != before && c->state != CLOSED && c->state != LINGERING);
+    } while ((c->state != before || c->in.size != unread) && c->state != CLOSED && c->state != LINGERING);
 }
 
 /*  Whether more is read now. Of the next request a little is, to see whether the client is there. */
