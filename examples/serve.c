@@ -546,7 +546,8 @@ static struct engine {
     ignis_model model;
     ignis_tokenizer tokenizer;
     int context, tokens;
-    int end; /* the token that ends an answer; -1: none does */
+    int32_t ends[17]; /* tokens that end an answer */
+    int end_count;
     bool talks;
 } engine;
 
@@ -677,12 +678,21 @@ static void add_log_prob(job *j, const char *piece, int size, double log_prob)
     add_item(&j->offsets, "%.0f", (double)(j->written + j->held.size));
 }
 
+static bool is_end(int32_t id)
+{
+    int i;
+    for (i = 0; i < engine.end_count; i++)
+        if (engine.ends[i] == id)
+            return true;
+    return false;
+}
+
 /*  One more token. False: the job has ended. */
 static bool job_put(job *j, int32_t id)
 {
     char piece[4096], rest[8];
     ignis_sequence_info info = {0};
-    bool ended = id == engine.end, last = ended, stopped;
+    bool ended = is_end(id), last = ended, stopped;
     int raw, rest_size, size = ended ? 0 : ignis_text_stream_put(&j->stream, id, piece, (int)sizeof piece);
     size_t release;
     if (size < 0 || size > (int)sizeof piece) {
@@ -692,7 +702,7 @@ static bool job_put(job *j, int32_t id)
     pthread_mutex_lock(&shared.lock);
     if (!ended) {
         last = ++j->drawn >= j->most;
-        if (j->numbers.logprobs) {
+        if (j->numbers.logprobs > 0) {
             char bytes[4096];
             ignis_sequence_query(j->sequence, &info);
             raw = ignis_tokenizer_piece(engine.tokenizer, id, bytes, (int)sizeof bytes);
@@ -2193,7 +2203,10 @@ static void open_engine(void)
     check();
     engine.context = info.context;
     engine.tokens = about.tokens < info.vocab ? about.tokens : info.vocab;
-    engine.end = about.eos;
+    memcpy(engine.ends, info.ends, sizeof info.ends);
+    engine.end_count = info.end_count;
+    if (about.eos >= 0)
+        engine.ends[engine.end_count++] = about.eos;
     engine.talks = about.has_template;
 }
 

@@ -30,7 +30,7 @@ typedef struct ignis_model_desc {
 } ignis_model_desc;
 typedef struct ignis_model_info {
     int context, vocab;
-    int32_t ends[8];
+    int32_t ends[16];
     int end_count;
 } ignis_model_info;
 typedef struct ignis_tokenizer_info {
