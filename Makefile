@@ -54,7 +54,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-serve check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -223,6 +223,14 @@ $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
+
+# The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a small one with random weights.
+# SOAK=1: for longer.
+check-serve: $(SIMULATOR) $(OUT)/serve
+	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
+	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    python3 tests/serve_test.py $(OUT)/serve_fake; \
+	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model
 
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
@@ -398,7 +406,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-tokenizers check-gguf)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

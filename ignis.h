@@ -3337,6 +3337,8 @@ typedef struct ignis_model_info {
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+    int32_t ends[16];             /* tokens that end a text, as the model's files name them */
+    int end_count;                /* of ends; 0: they name none */
 } ignis_model_info;
 
 /*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
@@ -37940,7 +37942,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     pieces. The table also serves who asks for a weight by name, and who writes the model back. */
 
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
-#define IGNIS__MODEL_STOPS 16
+#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
 
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
@@ -39642,6 +39644,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->context = model->room, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
+    memcpy(info->ends, model->stops, sizeof info->ends);
+    info->end_count = model->stop_count;
     info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
