@@ -2625,6 +2625,10 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
     int error;
+    if (array->storage->external)
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "array #%llu lies in memory of a graphics API, which exports it itself to who asks that",
+                             (unsigned long long)array->id);
     if (!address || array->storage->block)
         return ignis__refuse(
             IGNIS_DIAG_NOT_SHAREABLE, call,
@@ -9615,8 +9619,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
         snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
-    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines,
-                             &program->module))
+    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8,
+                             defines, &program->module))
         return false;
     for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
         if (program->op >= 0 ? kernel >= IGNIS__COMM_KERNEL_PAIR : kernel == IGNIS__COMM_KERNEL_PACKETS_TWO)

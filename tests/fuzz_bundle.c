@@ -48,6 +48,7 @@ static unsigned char *bundle_seed(size_t *size)
     static request asked[3];
     static unsigned char image[701];
     static job jobs[3];
+    static block blocks[2]; /* one of two images, packed, and one as it is */
     for (int i = 0; i < 3; i++) {
         job *j = &jobs[i];
         snprintf(asked[i].name, sizeof asked[i].name, "program%d.cu", i);
@@ -60,12 +61,22 @@ static unsigned char *bundle_seed(size_t *size)
         j->image.size = i == 2 ? 24 : image_make(image);
         j->image.data = i == 2 ? (void *)".version 8.0\n.target s\n" : image;
         j->image.lowered = (char *)"entry";
-        j->stored = i == 0 ? pack((const unsigned char *)j->image.data, j->image.size, &j->stored_size)
-                           : (unsigned char *)text_copy((const char *)j->image.data, j->image.size);
-        j->stored_size = i == 0 ? j->stored_size : j->image.size;
+        j->block = i == 2;
+        j->at = i == 1 ? jobs[0].image.size / 16 * 16 + 16 : 0;
     }
-    require(jobs[0].stored_size < jobs[0].image.size, "the seed is not packed");
-    return bundle_make(jobs, 3, size);
+    for (int i = 0; i < 3; i++) {
+        block *b = &blocks[jobs[i].block];
+        size_t before = b->size;
+        b->size = jobs[i].at + jobs[i].image.size + 1;
+        b->bytes = (unsigned char *)grow(b->bytes, b->size);
+        memset(b->bytes + before, 0, b->size - before);
+        memcpy(b->bytes + jobs[i].at, jobs[i].image.data, jobs[i].image.size);
+    }
+    blocks[1].plain = true;
+    block_pack(blocks, 0);
+    block_pack(blocks, 1);
+    require(blocks[0].stored_size < blocks[0].size, "the seed is not packed");
+    return bundle_make(jobs, 3, blocks, 2, size);
 }
 
 /*  Makes the checksums right, where what they are of is there. */
@@ -86,8 +97,8 @@ static void sign(unsigned char *bytes, size_t size)
             entry.checksum = ignis__hash(IGNIS__HASH_START, bytes + entry.offset, (size_t)entry.stored);
         memcpy(at, &entry, sizeof entry);
     }
-    if (header.images >= behind && header.images <= size)
-        header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.images - behind);
+    if (header.blocks >= behind && header.blocks <= size)
+        header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.blocks - behind);
     memcpy(bytes, &header, sizeof header);
 }
 
@@ -107,7 +118,7 @@ static int try_bundle(const unsigned char *bytes, size_t size)
     for (uint32_t i = 0; i < bundle.header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(&bundle, i), found;
         void *image = NULL;
-        if (entry.size > 1 << 20) /* what lies about its size is unpacked to as much: slow, and nothing new */
+        if (entry.whole > 1 << 20) /* what lies about its size is unpacked to as much: slow, and nothing new */
             continue;
         ignis__text_begin(&text, why, sizeof why);
         if (ignis__bundle_unpack(&bundle, &entry, &image, &text) == IGNIS_DIAG_NONE) {
@@ -116,7 +127,6 @@ static int try_bundle(const unsigned char *bytes, size_t size)
         } else {
             require(strlen(why) > 10 && image == NULL, "a damaged image has no reason");
         }
-        ignis__free(image);
         (void)ignis__bundle_find(&bundle, entry.key, (int)random_below(130), INT32_MAX, &found);
     }
     memset(&info, 0, sizeof info);
@@ -124,6 +134,7 @@ static int try_bundle(const unsigned char *bytes, size_t size)
     ignis__bundle_archs(&bundle, NULL, &text);
     ignis__text_begin(&text, names, sizeof names);
     ignis__bundle_count(&bundle, (int)random_below(130), &info, &text);
+    ignis__blocks_drop(&bundle);
     require(info.programs <= (int)bundle.header.count, "there are more programs than entries");
     return images;
 }

@@ -218,16 +218,15 @@ TEST(other_sizes_need_no_other_record)
     arch = own_arch();
     everything(IGNIS_BF16, 64, 128, false);
     CHECK_OK(ignis_shutdown());
-    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"), 1);
-    CHECK_INT(
-        lines_with(record,
-                   "own 90-90 gemm_hopper.cu -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 -DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
-                   "-DIGNIS_DIRECT=0"),
-        1);
-    CHECK_INT(lines_with(record, "own 0-79 attention.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
-    CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
+    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"), 1);
+    CHECK_INT(lines_with(record, "own 90-90 gemm_hopper.cu ignis_gemm_hopper -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 "
+                                 "-DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
+                                 "-DIGNIS_DIRECT=0"),
+              1);
+    CHECK_INT(lines_with(record, "own 0-79 attention.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
+    CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 90-90 attention_hopper.cu"), 2);
-    CHECK_INT(lines_with(record, "_backward.cu"), 0); /* there was no backward */
+    CHECK_INT(lines_with(record, "_backward"), 0); /* there was no backward */
     embed("--archs", arch, false);
     desc = alone();
     SETUP(&desc);
@@ -260,6 +259,7 @@ TEST(each_program_is_recorded_once)
     ignis_kernel_desc plus = plus_desc(step_five);
     ignis_kernel_header header = {"step.h", "#define STEP 2\n"};
     char *line, copy_of[400];
+    bool whole = true;
     int i;
     names_of("once");
     for (i = 0; i < 2; i++) {
@@ -287,10 +287,13 @@ TEST(each_program_is_recorded_once)
     CHECK_TEXT(requests[i].name, "plus.cu plus<float> -DSTEP=5");
     snprintf(copy_of, sizeof copy_of, " \"a\\\\n\\n\\r\\\"\" b  \"\"");
     line = copy_of;
-    CHECK_TEXT(word_next(&line, "", 1), "a\\n\n\r\"");
-    CHECK_TEXT(word_next(&line, "", 1), "b");
-    CHECK_TEXT(word_next(&line, "", 1), "");
-    CHECK(word_next(&line, "", 1) == NULL);
+    CHECK_TEXT(ignis__request_word(&line, &whole), "a\\n\n\r\"");
+    CHECK_TEXT(ignis__request_word(&line, &whole), "b");
+    CHECK_TEXT(ignis__request_word(&line, &whole), "");
+    CHECK(ignis__request_word(&line, &whole) == NULL && whole);
+    snprintf(copy_of, sizeof copy_of, "\"never ends");
+    line = copy_of;
+    CHECK(ignis__request_word(&line, &whole) == NULL && !whole);
 }
 
 TEST(a_record_that_cannot_be_written)
@@ -310,6 +313,128 @@ TEST(a_record_that_cannot_be_written)
     desc.compile = IGNIS_COMPILE_COUNT;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("desc.compile is 2");
+}
+
+/* --- compiling what a record names ----------------------------------------------------------------------------------- */
+
+/*  Formulas, a reduction, their gradients, and a kernel; the sum of it all. */
+static double formulas_used(void)
+{
+    ignis_kernel_desc plus = plus_desc(step_five);
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, true), row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 2, false);
+    ignis_tensor y = ignis_map("x*x + row", IGNIS_INPUTS(x, row)), loss = ignis_map_sum("y*y", IGNIS_INPUTS(y));
+    double sum;
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    sum = value_at(loss, 0) + grad_at(x, 5);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK(plus_adds(&plus, 5));
+    return sum;
+}
+
+static ignis_desc cold(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.cache_dir = "off";
+    return desc;
+}
+
+TEST(what_a_record_names_is_compiled_ahead)
+{
+    ignis_desc desc = cold();
+    ignis_ticket ticket;
+    double there;
+    int compiled;
+    names_of("warm");
+    desc.record = record;
+    SETUP(&desc);
+    fault_reset_counts();
+    there = formulas_used();
+    compiled = fault_count("nvrtcCompileProgram");
+    CHECK(compiled >= 4);
+    CHECK_OK(ignis_shutdown());
+
+    desc = cold();
+    SETUP(&desc);
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(ticket.id);
+    CHECK_OK(ignis_ticket_wait(ticket));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK(formulas_used() == there); /* for the first time here */
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record))); /* all is there */
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_shutdown());
+
+    SETUP(&desc); /* used meanwhile, by this thread */
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(formulas_used() == there);
+    CHECK_OK(ignis_ticket_wait(ticket));
+    CHECK_INT(fault_count("nvrtcCompileProgram"), compiled);
+    CHECK_OK(ignis_shutdown());
+}
+
+static void record_of(const char *text) { test_write_file(record, text, strlen(text)); }
+
+TEST(a_line_that_does_not_compile_is_named)
+{
+    static const char good[] =
+        "kernel 0-999 \"plus.cu\" \"\" \"extern \\\"C\\\" __global__ void plus(float *x, int n) { x[n] += STEP; }\" 1 \"-DSTEP=5\"\n";
+    static const char *const no_record[] = {"hello\n",
+                                            "own x softmax.cu\n",
+                                            "own 0-1000 softmax.cu\n",
+                                            "own 80 softmax.cu\n",
+                                            "own 0-999 nothing.cu\n",
+                                            "own 0-999\n",
+                                            "own 0-999 softmax.cu ignis_relu\n",
+                                            "own 0-999 softmax.cu ignis_softmax_block\n",
+                                            "ignis 1\n",
+                                            "ignis\n",
+                                            "kernel 0-999 \"a.cu\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 2 \"-DA\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" -1\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 65\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 0 \"a.h\"\n",
+                                            "kernel 0-999 \"a.cu\" \"\" \"text\" 0 \"a.h\" \"never ends\n"};
+    ignis_desc desc = cold();
+    ignis_ticket ticket;
+    char text[1000];
+    int i;
+    names_of("bad");
+    remove(record);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    SETUP(&desc);
+    CHECK_FAILS(ignis_warmup_record(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_IO, IGNIS_DIAG_BUNDLE_IO);
+    CHECK_MESSAGE_HAS(record);
+    for (i = 0; i < COUNT_OF(no_record); i++) {
+        snprintf(text, sizeof text, "# remarks and empty lines are fine\n\n%s%s", good, no_record[i]);
+        record_of(text);
+        CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+        CHECK_MESSAGE_HAS("line 4 of ");
+    }
+    test_write_file(record, "own\0", 5);
+    CHECK_FAILS(ignis_warmup_record(record), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+    record_of("");
+    CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record)));
+
+    snprintf(text, sizeof text,
+             "ignis %d\nkernel 0-999 \"formula.cu\" \"\" \"this is no CUDA\" 0\n%skernel 0-10 \"old.cu\" \"\" \"no CUDA either\" 0\n",
+             IGNIS_VERSION, good);
+    record_of(text);
+    fault_reset_counts();
+    ticket = ignis_warmup_record(record);
+    CHECK(ticket.id);
+    CHECK_INT(ignis_ticket_wait(ticket), IGNIS_ERROR_COMPILE);
+    CHECK(strstr(ignis_status_message(), "formula.cu does not compile") != NULL);
+    CHECK(strstr(ignis_status_message(), "(inside line 2 of ") != NULL);
+    ignis_status_clear();
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 1); /* the others are compiled; that for another device is left out */
+    CHECK_INT(fault_failed("nvrtcCompileProgram"), 1);
+    CHECK_OK(ignis_shutdown());
 }
 
 /* --- what is missing ------------------------------------------------------------------------------------------------ */
@@ -339,7 +464,7 @@ TEST(a_missing_program_is_named)
     CHECK_MESSAGE_HAS(part);
     CHECK_MESSAGE_HAS("IGNIS_COMPILE_NEVER");
     CHECK_FAILS(ignis_tensor_randn(IGNIS_SHAPE(3), NULL), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
-    CHECK_MESSAGE_HAS("add this line to the record: own 0-999 random.cu -DIGNIS_T=3");
+    CHECK_MESSAGE_HAS("add this line to the record: own 0-999 random.cu ignis_randn -DIGNIS_T=3");
     CHECK_STATUS(ignis_warmup(&other, 1), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
     CHECK(plus_adds(&plus, 5)); /* all else works */
     CHECK_OK(ignis_shutdown());
@@ -375,6 +500,89 @@ TEST(a_missing_program_is_named)
     desc.nvrtc_library = NULL;
     SETUP(&desc);
     CHECK(plus_adds(&plus, 5));
+}
+
+/*  Of a source of Ignis a bundle has the kernels that were asked for, and what other sizes choose instead of them. */
+TEST(kernels_that_nobody_asks_for_are_left_out)
+{
+    ignis_desc desc = recording();
+    ignis_tensor x, wide, y;
+    ignis_scope scope;
+    const char *arch;
+    int i;
+    names_of("parts");
+    SETUP(&desc);
+    arch = own_arch();
+    scope = ignis_scope_begin();
+    x = tensor_noise(IGNIS_SHAPE(5, 40), IGNIS_F32, 1, true);
+    y = ignis_softmax(x);
+    CHECK(y.id);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(lines_with(record, "own 0-999 softmax.cu ignis_softmax_warp -DIGNIS_T=3\n"), 1);
+    CHECK_INT(lines_with(record, "own 0-999 softmax.cu"), 1);
+    embed("--archs", arch, true);
+
+    desc = alone();
+    for (i = 0; i < 2; i++) { /* where nothing compiles, and where it may */
+        SETUP(&desc);
+        fault_reset_counts();
+        scope = ignis_scope_begin();
+        x = tensor_noise(IGNIS_SHAPE(5, 40), IGNIS_F32, 1, true);
+        wide = tensor_noise(IGNIS_SHAPE(2, 20000), IGNIS_F32, 1, false);
+        y = ignis_softmax(x);
+        CHECK(fabs(log(value_at(y, 3) / value_at(y, 4)) - (value_at(x, 3) - value_at(x, 4))) < 1e-5);
+        CHECK(ignis_softmax(wide).id); /* by another kernel */
+        CHECK_INT(fault_count("nvrtcCompileProgram"), 0);
+        y = ignis_softmax(x);
+        if (i == 0) {
+            CHECK_INT(ignis_backward(y, ignis_tensor_data(x)), IGNIS_ERROR_COMPILE);
+            CHECK(strstr(ignis_status_message(),
+                         "add this line to the record: own 0-999 softmax.cu ignis_softmax_backward_warp -DIGNIS_T=3") != NULL);
+            ignis_status_clear();
+        } else {
+            CHECK_OK(ignis_backward(y, ignis_tensor_data(x)));
+            CHECK_INT(fault_count("nvrtcCompileProgram"), 1);
+        }
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_shutdown());
+        desc.compile = IGNIS_COMPILE_AUTO;
+        desc.nvrtc_library = NULL;
+    }
+}
+
+static void softmax_of_thread(void *failures, int index)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(5, 40 + index), IGNIS_F32, 1, false);
+    ignis_tensor y = index % 2 ? ignis_softmax(x) : ignis_sum(x);
+    ((bool *)failures)[index] = !(fabs(value_at(index % 2 ? ignis_sum(y) : ignis_sub(y, ignis_sum(x)), 0) - index % 2 * 5) < 1e-5);
+    (void)ignis_scope_end(scope);
+}
+
+/*  Threads that ask for kernels of one block at a time. */
+TEST(threads_share_a_bundle)
+{
+    ignis_desc desc = recording();
+    bool failures[8];
+    const char *arch;
+    int i, turn;
+    names_of("threads");
+    SETUP(&desc);
+    arch = own_arch();
+    softmax_of_thread(failures, 0);
+    softmax_of_thread(failures, 1);
+    CHECK_OK(ignis_shutdown());
+    embed("--archs", arch, true);
+    desc = alone();
+    for (turn = 0; turn < 3; turn++) {
+        SETUP(&desc);
+        ignis__parallel(8, softmax_of_thread, failures);
+        for (i = 0; i < 8; i++)
+            CHECK(!failures[i]);
+        CHECK_OK(ignis_bundle_check(NULL));
+        CHECK_OK(ignis_shutdown());
+    }
 }
 
 /*  A bundle does not stand in the way of who changes a header; where the header is not there any more, it counts. */
@@ -445,7 +653,7 @@ static void sign(char *bytes, size_t image)
     if (entry.offset <= header.size && entry.stored <= header.size - entry.offset)
         entry.checksum = ignis__hash(IGNIS__HASH_START, bytes + entry.offset, (size_t)entry.stored);
     memcpy(bytes + at, &entry, sizeof entry);
-    header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.images - behind);
+    header.checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header.blocks - behind);
     memcpy(bytes, &header, sizeof header);
 }
 
@@ -489,7 +697,7 @@ TEST(a_damaged_bundle_is_refused)
     char part[64];
     REQUIRE(bytes && copy_of && size > sizeof header);
     memcpy(&header, bytes, sizeof header);
-    images = (size_t)header.images;
+    images = (size_t)header.blocks;
     desc.bundle_path = NULL;
     for (last = 0; last + 1 < header.count; last++) { /* the entry of the kernel */
         memcpy(&entry, bytes + sizeof header + last * sizeof entry, sizeof entry);
@@ -509,7 +717,7 @@ TEST(a_damaged_bundle_is_refused)
     for (i = 0; i < images; i += 7) { /* one bit is wrong */
         memcpy(copy_of, bytes, size);
         copy_of[i] = (char)(copy_of[i] ^ 1 << i % 8);
-        refused(copy_of, size, i < 8 ? "IGNISBN1" : "");
+        refused(copy_of, size, i < 8 ? "IGNISBN2" : "");
     }
     for (i = (size_t)entry.offset; i < (size_t)(entry.offset + entry.stored); i += (size_t)entry.stored / 9 + 1) {
         memcpy(copy_of, bytes, size);
@@ -538,14 +746,20 @@ TEST(a_damaged_bundle_is_refused)
     LIES(offset, size + 1, part);
     LIES(stored, UINT64_MAX - 5, part);
     LIES(stored, size - entry.offset + 1, part);
-    LIES(size, entry.stored - 1, part);
+    LIES(whole, entry.stored - 1, part);
+    LIES(whole, UINT64_MAX, part);
+    LIES(size, entry.whole, part);
     LIES(size, UINT64_MAX, part);
+    LIES(at, entry.whole, part);
+    LIES(at, UINT64_MAX, part);
     LIES(text, 0, part);
     LIES(text, (uint32_t)images, part);
     LIES(text, (uint32_t)images - 1, part);
     LIES(kind, 'x', part);
 #undef LIES
-    entry.size = entry.stored + 1; /* less than is packed: what comes is the beginning of an image */
+    entry.whole = entry.stored + 1; /* less than is packed: what comes is the beginning of an image */
+    entry.at = 0;
+    entry.size = entry.stored;
     memcpy(copy_of, bytes, size);
     memcpy(copy_of + sizeof header + last * sizeof entry, &entry, sizeof entry);
     sign(copy_of, last);

@@ -482,7 +482,8 @@ TEST(without_a_logger_failures_go_to_stderr)
     X(ignis_kernel_launch(k, &launch, args, 3), status)             \
     X(ignis_kernel_query(k, &kernel), status)                       \
     X(ignis_kernel_free(k), status)                                 \
-    X(ignis_warmup(NULL, 0), status)
+    X(ignis_warmup(NULL, 0), status)                                \
+    X(ignis_warmup_record("").id, 0)
 
 static void check_every_call_fails(ignis_array a, ignis_array b, ignis_kernel k, ignis_diagnostic diagnostic)
 {
@@ -755,6 +756,7 @@ TEST(null_pointers_are_answered_everywhere)
     X(ignis_kernel_launch(kernel, NULL, NULL, 0), status);
     X(ignis_kernel_launch(kernel, &launch, NULL, 3), status);
     X(ignis_warmup(NULL, 1), status);
+    X(ignis_warmup_record(NULL).id, 0);
     X(ignis_kernel_compile(NULL).id, 0);
     memset(&desc, 0, sizeof desc);
     desc.entry = "scale";

@@ -11,10 +11,10 @@
         --ptx LIST      compute capabilities to compile PTX for, which the driver compiles on everything newer, slowly
         -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for ignis_desc.bundle_path
         --name NAME     of the array in the header
-        --plain         does not pack the images: the bundle is five times as large, and is made and read faster
+        --plain         does not pack the images: the bundle is seven times as large, and is made and read faster
         --list FILE     says what is in a bundle, and does nothing else
 
-    Equal records give equal bundles. The images are packed, each on its own: see ignis__unpack.
+    Equal records give equal bundles. Images of one architecture are packed together: see ignis__unpack.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
@@ -139,62 +139,112 @@ static uint32_t pack_new(packer *p, unsigned before, size_t at, unsigned char by
     return cost + pack_bits(p, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8, byte, writes);
 }
 
+static uint32_t pack_length(packer *p, size_t at, unsigned again, uint32_t length, bool writes)
+{
+    uint32_t more = length - (2 - again);
+    uint32_t cost = pack_bits(p, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5, more < 31 ? more : 31, writes);
+    return more < 31 ? cost : cost + pack_number(p, IGNIS__PACK_LONG, 0, more - 30, writes);
+}
+
 static uint32_t pack_distance(packer *p, uint32_t length, uint32_t distance, bool writes)
 {
     unsigned kind = length < 5 ? length - 2 : 3;
     return pack_number(p, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1), distance, writes);
 }
 
-/*  The cheapest way to a place that is known: by the bytes before it. */
+/*  The cheapest way to a place that is known: by a new byte, or by bytes that were there before, and behind these perhaps by a new byte and more at
+    the same distance. */
 typedef struct pack_step {
-    uint32_t cost, length, distance; /* distance: the one used last; length 0: a new byte */
-    unsigned before;
+    uint32_t cost, length, more; /* length 0: a new byte; more: bytes behind a new one behind the length (0: that ends the step) */
+    uint32_t last[4];            /* distances, the last one first */
+    unsigned before, which;      /* which: of the last distances of the step before; 4: a new one */
 } pack_step;
 
-static void step_to(pack_step *to, uint32_t cost, uint32_t length, uint32_t distance, unsigned before)
+static size_t step_size(const pack_step *s) { return s->more || !s->length ? s->length + 1 + s->more : s->length; }
+
+static void step_to(pack_step *to, const pack_step *from, uint32_t cost, uint32_t length, uint32_t more, unsigned which, uint32_t distance)
 {
-    if (cost < to->cost)
-        *to = (pack_step){cost, length, distance, before};
+    if (cost >= to->cost)
+        return;
+    to->cost = cost;
+    to->length = length;
+    to->more = more;
+    to->which = which;
+    to->before = more ? 2 : !length ? 0 : which < 4 ? 2 : 1;
+    memcpy(to->last, from->last, sizeof to->last);
+    if (!length)
+        return;
+    for (unsigned i = which < 4 ? which : 3; i > 0; i--)
+        to->last[i] = from->last[i - 1];
+    to->last[0] = distance;
 }
 
-enum { HASHES = 1 << 16, TRIES = 32, LONG = 300, PASSES = 2 };
+enum { HASHES = 1 << 16, TRIES = 64, LONG = 300, PASSES = 2 };
+
+static uint32_t same_bytes(const unsigned char *in, size_t size, size_t at, uint32_t distance)
+{
+    uint32_t length = 0;
+    while (at + length < size && in[at + length] == in[at + length - distance])
+        length++;
+    return length;
+}
+
+/*  A step by `length` bytes, whose cost is known, a new one, and more at the same distance, if there are any. */
+static void steps_on(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at, uint32_t length, unsigned which,
+                     uint32_t distance, uint32_t known)
+{
+    size_t new_at = at + length;
+    unsigned before = !length ? steps[at].before : which < 4 ? 2 : 1;
+    uint32_t more = new_at + 1 < size ? same_bytes(in, size, new_at + 1, distance) : 0;
+    if (more == 0)
+        return;
+    known += pack_new(p, before, new_at, in[new_at], false);
+    known += pack_one(p, IGNIS__PACK_KIND + (unsigned)((new_at + 1) & 15), 1, false) + pack_one(p, IGNIS__PACK_AGAIN, 1, false);
+    known += pack_bits(p, IGNIS__PACK_WHICH, 2, 0, false) + pack_length(p, new_at + 1, 1, more, false);
+    step_to(&steps[new_at + 1 + more], &steps[at], known, length, more, which, distance);
+}
 
 /*  Steps from one place by bytes that were there before, at a distance; how many there are. Of very many all are taken. */
 static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at, uint32_t distance, uint32_t longest,
-                         const uint32_t *length_cost, unsigned again, uint32_t known)
+                         const uint32_t *length_cost, unsigned which, uint32_t known)
 {
-    uint32_t length = 0, cost[4] = {known, known, known, known};
-    while (at + length < size && in[at + length] == in[at + length - distance])
-        length++;
+    const pack_step *here = &steps[at];
+    uint32_t length = same_bytes(in, size, at, distance), cost[4] = {known, known, known, known};
+    unsigned again = which < 4;
     if (length <= longest)
         return length;
     for (uint32_t kind = 0; kind < 4 && !again; kind++)
         cost[kind] += pack_distance(p, kind + 2, distance, false);
-    for (uint32_t i = longest + 1; i <= length && i < LONG; i++)
-        step_to(&steps[at + i], cost[again || i > 4 ? 3 : i - 2] + length_cost[i - 1 + again], i, distance, 1 + again);
+    for (uint32_t i = longest + 1; i <= length && i < LONG; i++) {
+        known = cost[again || i > 4 ? 3 : i - 2] + length_cost[i];
+        step_to(&steps[at + i], here, known, i, 0, which, distance);
+    }
     if (length >= LONG)
-        step_to(&steps[at + length],
-                cost[3] + pack_number(p, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0, length - 1 + again, false), length, distance,
-                1 + again);
+        step_to(&steps[at + length], here, cost[3] + pack_length(p, at, again, length, false), length, 0, which, distance);
+    else
+        steps_on(p, in, size, steps, at, length, which, distance, known);
     return length;
 }
 
 /*  Finds the steps to all places, by what bits cost with the odds that the pass before has ended with. */
 static void steps_find(packer *p, const unsigned char *in, size_t size, pack_step *steps, int32_t *heads, int32_t *chain)
 {
-    uint32_t length_cost[2][LONG];
+    uint32_t length_cost[16][2][LONG];
     size_t dull = 0; /* up to there all is as before, and nothing better is looked for */
-    for (uint32_t i = 1; i < LONG; i++)
-        for (unsigned again = 0; again < 2; again++)
-            length_cost[again][i] = pack_number(p, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0, i, false);
+    for (uint32_t i = 2; i < LONG; i++)
+        for (unsigned place = 0; place < 16; place++)
+            for (unsigned again = 0; again < 2; again++)
+                length_cost[place][again][i] = pack_length(p, place, again, i, false);
+    for (unsigned place = 0; place < 16; place++)
+        length_cost[place][1][1] = pack_length(p, place, 1, 1, false);
     for (size_t i = 0; i <= size; i++)
         steps[i].cost = UINT32_MAX;
     for (int i = 0; i < HASHES; i++)
         heads[i] = -1;
-    steps[0] = (pack_step){0, 0, 0, 0};
+    memset(&steps[0], 0, sizeof steps[0]);
     for (size_t at = 0; at < size; at++) {
-        pack_step here = steps[at];
-        uint32_t known, longest = 1, length = 0, word;
+        const pack_step here = steps[at];
+        uint32_t known, again, longest = 1, length = 0, word;
         int32_t from = -1;
         if (at + 4 <= size) {
             memcpy(&word, in + at, 4);
@@ -205,13 +255,18 @@ static void steps_find(packer *p, const unsigned char *in, size_t size, pack_ste
         if (at < dull)
             continue;
         known = here.cost + pack_one(p, IGNIS__PACK_KIND + 16 * here.before + (unsigned)(at & 15), 1, false);
-        step_to(&steps[at + 1], here.cost + pack_new(p, here.before, at, in[at], false), 0, here.distance, 0);
-        if (here.distance)
-            length = steps_by(p, in, size, steps, at, here.distance, 0, length_cost[1], 1,
-                              known + pack_one(p, IGNIS__PACK_AGAIN + here.before, 1, false));
+        step_to(&steps[at + 1], &here, here.cost + pack_new(p, here.before, at, in[at], false), 0, 0, 0, 0);
+        if (here.last[0])
+            steps_on(p, in, size, steps, at, 0, 0, here.last[0], here.cost);
+        again = known + pack_one(p, IGNIS__PACK_AGAIN + here.before, 1, false);
+        for (unsigned which = 0; which < 4 && here.last[which]; which++) {
+            uint32_t reach = steps_by(p, in, size, steps, at, here.last[which], 0, length_cost[at & 15][1], which,
+                                      again + pack_bits(p, IGNIS__PACK_WHICH, 2, which, false));
+            length = reach > length ? reach : length;
+        }
         known += pack_one(p, IGNIS__PACK_AGAIN + here.before, 0, false);
         for (int tries = 0; from >= 0 && tries < TRIES && length < LONG; tries++, from = chain[from]) {
-            length = steps_by(p, in, size, steps, at, (uint32_t)at - (uint32_t)from, longest, length_cost[0], 0, known);
+            length = steps_by(p, in, size, steps, at, (uint32_t)at - (uint32_t)from, longest, length_cost[at & 15][0], 4, known);
             longest = length > longest ? length : longest;
         }
         if (length >= LONG)
@@ -219,12 +274,24 @@ static void steps_find(packer *p, const unsigned char *in, size_t size, pack_ste
     }
 }
 
+static void write_bytes(packer *p, unsigned before, size_t at, uint32_t length, unsigned which, uint32_t distance)
+{
+    unsigned again = which < 4;
+    pack_one(p, IGNIS__PACK_KIND + 16 * before + (unsigned)(at & 15), 1, true);
+    pack_one(p, IGNIS__PACK_AGAIN + before, again, true);
+    pack_length(p, at, again, length, true);
+    if (again)
+        pack_bits(p, IGNIS__PACK_WHICH, 2, which, true);
+    else
+        pack_distance(p, length, distance, true);
+}
+
 /*  Writes the steps that lead to the end; how many bytes. */
 static size_t steps_write(packer *p, const unsigned char *in, size_t size, const pack_step *steps, uint32_t *order, unsigned char *out)
 {
     size_t count = 0;
     unsigned before = 0;
-    for (size_t at = size; at > 0; at -= steps[at].length ? steps[at].length : 1)
+    for (size_t at = size; at > 0; at -= step_size(&steps[at]))
         order[count++] = (uint32_t)at;
     memset(p, 0, sizeof *p);
     for (int i = 0; i < IGNIS__PACK_ODDS; i++)
@@ -234,17 +301,14 @@ static size_t steps_write(packer *p, const unsigned char *in, size_t size, const
     p->waiting = 1;
     while (count-- > 0) {
         const pack_step *s = &steps[order[count]];
-        size_t at = order[count] - (s->length ? s->length : 1);
-        if (s->length == 0) {
-            pack_new(p, before, at, in[at], true);
-        } else {
-            unsigned again = s->before - 1;
-            pack_one(p, IGNIS__PACK_KIND + 16 * before + (unsigned)(at & 15), 1, true);
-            pack_one(p, IGNIS__PACK_AGAIN + before, again, true);
-            pack_number(p, IGNIS__PACK_LENGTH + again * IGNIS__PACK_NUMBERS, 0, s->length - 1 + again, true);
-            if (!again)
-                pack_distance(p, s->length, s->distance, true);
-        }
+        size_t at = order[count] - step_size(s);
+        if (s->length)
+            write_bytes(p, before, at, s->length, s->which, s->last[0]);
+        before = !s->length ? before : s->which < 4 ? 2 : 1;
+        if (s->more || !s->length)
+            pack_new(p, before, at + s->length, in[at + s->length], true);
+        if (s->more)
+            write_bytes(p, 0, at + s->length + 1, s->more, 0, s->last[0]);
         before = s->before;
     }
     for (int i = 0; i < 5; i++)
@@ -301,29 +365,6 @@ static char *text_copy(const char *text, size_t length)
     return result;
 }
 
-/*  The next word of a line: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none. */
-static char *word_next(char **line, const char *path, int number)
-{
-    char *from = *line + strspn(*line, " "), *to, *word;
-    if (*from == 0)
-        return NULL;
-    if (*from != '"') {
-        *line = from + strcspn(from, " ");
-        return text_copy(from, (size_t)(*line - from));
-    }
-    word = to = text_copy(from, strlen(from));
-    for (from++; *from && *from != '"'; from++) {
-        bool escaped = *from == '\\' && from[1];
-        from += escaped;
-        *to++ = (char)(!escaped ? *from : *from == 'n' ? '\n' : *from == 'r' ? '\r' : *from);
-    }
-    if (*from != '"')
-        die("%s:%d: a word has no quote at its end", path, number);
-    *to = 0;
-    *line = from + 1;
-    return word;
-}
-
 /*  Text that is the program's, or a source of Ignis. */
 static void request_add(ignis__program *program, int first, int last)
 {
@@ -347,52 +388,6 @@ static void request_add(ignis__program *program, int first, int last)
     requests[request_count++] = added;
 }
 
-static void read_own(ignis__program *program, char **line, const char *path, int number)
-{
-    const char **options = (const char **)grow(NULL, IGNIS__MAX_OPTIONS * sizeof *options);
-    char *word = word_next(line, path, number);
-    int source = 0;
-    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
-        source++;
-    if (!word || source == IGNIS__SOURCE_COUNT)
-        die("%s:%d: Ignis has no source %s", path, number, word ? word : "");
-    program->name = ignis__sources[source].name;
-    program->source = ignis__source_join(&ignis__sources[source]);
-    program->options = options;
-    while ((word = word_next(line, path, number)) != NULL) {
-        if (program->option_count == IGNIS__MAX_OPTIONS)
-            die("%s:%d: there are more than %d options", path, number, IGNIS__MAX_OPTIONS);
-        options[program->option_count++] = word;
-    }
-}
-
-static void read_kernel(ignis__program *program, char **line, const char *path, int number)
-{
-    const char **options = (const char **)grow(NULL, IGNIS__MAX_OPTIONS * sizeof *options);
-    ignis_kernel_header *headers = NULL;
-    char *name = word_next(line, path, number), *entry = word_next(line, path, number), *source = word_next(line, path, number);
-    char *word = word_next(line, path, number);
-    if (!word || atoi(word) < 0 || atoi(word) > IGNIS__MAX_OPTIONS)
-        die("%s:%d: a kernel is a name, an entry, a source, a number of options, the options, and headers", path, number);
-    program->name = name;
-    program->entry = *entry ? entry : NULL;
-    program->source = source;
-    program->options = options;
-    for (int i = atoi(word); i > 0; i--) {
-        options[program->option_count++] = word = word_next(line, path, number);
-        if (!word)
-            die("%s:%d: there are fewer options than the line says", path, number);
-    }
-    while ((word = word_next(line, path, number)) != NULL) {
-        headers = (ignis_kernel_header *)grow(headers, ((size_t)program->header_count + 1) * sizeof *headers);
-        headers[program->header_count].name = word;
-        headers[program->header_count++].text = word = word_next(line, path, number);
-        if (!word)
-            die("%s:%d: a header has no text", path, number);
-    }
-    program->headers = headers;
-}
-
 static void record_read(const char *path)
 {
     size_t size;
@@ -401,32 +396,19 @@ static void record_read(const char *path)
         die("cannot read %s", path);
     text[size] = 0;
     for (int number = 1; *line; line = end, number++) {
-        ignis__program program;
-        int first = 0, last = 0;
-        char *word, *range;
+        ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
+        char reason[300];
+        ignis__text why;
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = 0, 1) : 0;
-        if ((word = word_next(&line, path, number)) == NULL || *word == '#')
-            continue;
-        range = word_next(&line, path, number);
-        if (strcmp(word, "ignis") == 0) {
-            if (!range || atoi(range) != IGNIS_VERSION)
-                die("%s:%d: the record is of version %s, this ignis_embed of %d; record again", path, number, range ? range : "",
-                    IGNIS_VERSION);
-            continue;
-        }
-        memset(&program, 0, sizeof program);
-        if (!range || sscanf(range, "%d-%d", &first, &last) != 2 || first < 0 || last > IGNIS__EVERY_ARCH)
-            die("%s:%d: behind '%s' has to be a range of compute capabilities, such as 80-%d", path, number, word, IGNIS__EVERY_ARCH);
-        if (strcmp(word, "own") == 0)
-            read_own(&program, &line, path, number);
-        else if (strcmp(word, "kernel") == 0)
-            read_kernel(&program, &line, path, number);
-        else
-            die("%s:%d: '%s' is not ignis, own or kernel", path, number, word);
-        request_add(&program, first, last);
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__request_read(line, asked, &why))
+            die("%s:%d: %s", path, number, reason);
+        if (asked->source >= 0)
+            asked->program.source = ignis__source_join(&ignis__sources[asked->source]);
+        if (asked->program.name)
+            request_add(&asked->program, asked->first, asked->last);
     }
-    ignis__free(text);
 }
 
 /* >>compiling --------------------------------------------------------------------------------------------------- */
@@ -436,32 +418,97 @@ typedef struct target {
     char kind; /* as in ignis__bundle_entry */
 } target;
 
+/*  The source of a program as it is compiled. Of its kernels those of other parts are templates that nobody uses, by what their names become:
+    "extern "C" __global__ void name(); template <int> __device__ void name(int *x, ...) {...}". */
+static char *source_of_part(const ignis__program *program)
+{
+    size_t length = strlen(program->source), size = length + 64;
+    ignis__text text;
+    char *source;
+    for (int b = 0; b < IGNIS__BUILTIN_COUNT; b++)
+        size += 3 * strlen(ignis__builtins[b].entry) + 60;
+    source = (char *)grow(NULL, size);
+    ignis__text_begin(&text, source, size);
+    for (int b = 0; b < IGNIS__BUILTIN_COUNT && program->part; b++) {
+        const char *entry = ignis__builtins[b].entry;
+        if (ignis__sources[ignis__builtins[b].source].name == program->name &&
+            strcmp(ignis__builtin_part((ignis__builtin)b), program->part) != 0)
+            ignis__text_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
+    }
+    ignis__text_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n" : "#line 1\n"); /* what only the others use */
+    memcpy(source + text.length, program->source, length + 1);
+    return source;
+}
+
 /*  One program for one architecture. */
 typedef struct job {
     const request *request;
     target target;
     ignis__image image;
-    unsigned char *stored;
-    size_t stored_size;
-    bool plain, failed;
+    int block;
+    size_t at; /* in the block */
+    bool failed;
 } job;
+
+/*  Images of one architecture, each with a zero behind it, at multiples of 16. */
+typedef struct block {
+    unsigned char *bytes, *stored;
+    size_t size, stored_size, offset; /* offset: in the bundle */
+    bool plain;
+} block;
+
+enum { BLOCK_BYTES = 2 << 20 }; /* that a block may have, if it is of more than one image: 30 ms to unpack */
 
 static void compile(void *context, int index)
 {
     job *j = (job *)context + index;
-    char arch[32];
+    ignis__program program = j->request->program;
+    char arch[32], *source = source_of_part(&program);
     if (j->target.kind == 'p')
         snprintf(arch, sizeof arch, "-arch=compute_%d", j->target.arch);
     else
         snprintf(arch, sizeof arch, "-arch=sm_%d%c", j->target.arch, j->target.kind);
-    j->failed = !ignis__image_compile(call, &j->request->program, arch, j->target.kind == 'p', &j->image);
+    program.source = source;
+    j->failed = !ignis__image_compile(call, &program, arch, j->target.kind == 'p', &j->image);
+    free(source);
     if (!j->failed && ignis__image_fault(j->image.data, j->image.size))
         die("%s for %s: %s", j->request->name, arch, ignis__image_fault(j->image.data, j->image.size));
-    if (!j->failed && j->plain) {
-        j->stored = (unsigned char *)text_copy((const char *)j->image.data, j->image.size);
-        j->stored_size = j->image.size;
-    } else if (!j->failed)
-        j->stored = pack((const unsigned char *)j->image.data, j->image.size, &j->stored_size);
+}
+
+static void block_pack(void *context, int index)
+{
+    block *b = (block *)context + index;
+    b->stored_size = b->size;
+    b->stored = b->plain ? b->bytes : pack(b->bytes, b->size, &b->stored_size);
+}
+
+/*  Shares the images out: those of an architecture in the order of their names, as what is much alike has names that are. */
+static block *blocks_make(job *jobs, int count, const target *targets, int target_count, bool plain, int *block_count)
+{
+    block *blocks = NULL, *b = NULL;
+    *block_count = 0;
+    for (int t = 0; t < target_count; t++) {
+        for (int i = 0; i < count; i++) {
+            job *j = &jobs[i];
+            size_t padded = (j->image.size + 16) / 16 * 16;
+            if (j->target.arch != targets[t].arch || j->target.kind != targets[t].kind || j->block >= 0)
+                continue;
+            if (!b || plain || b->size + padded > BLOCK_BYTES) {
+                blocks = (block *)grow(blocks, ((size_t)*block_count + 1) * sizeof *blocks);
+                b = &blocks[(*block_count)++];
+                memset(b, 0, sizeof *b);
+                b->plain = plain;
+            }
+            b->bytes = (unsigned char *)grow(b->bytes, b->size + padded);
+            memset(b->bytes + b->size, 0, padded);
+            memcpy(b->bytes + b->size, j->image.data, j->image.size);
+            j->block = *block_count - 1;
+            j->at = b->size;
+            b->size += padded;
+        }
+        b = NULL;
+    }
+    return blocks;
 }
 
 static int targets_read(const char *list, bool ptx, target *targets, int count)
@@ -489,7 +536,7 @@ static int job_compare(const void *a, const void *b)
 }
 
 /*  What the programs need: all in their range, products of warpgroups on 90a alone. */
-static job *jobs_make(const target *targets, int target_count, bool plain, int *count)
+static job *jobs_make(const target *targets, int target_count, int *count)
 {
     job *jobs = NULL;
     *count = 0;
@@ -501,7 +548,7 @@ static job *jobs_make(const target *targets, int target_count, bool plain, int *
             jobs = (job *)grow(jobs, ((size_t)*count + 1) * sizeof *jobs);
             memset(&jobs[*count], 0, sizeof *jobs);
             jobs[*count].request = &requests[r];
-            jobs[*count].plain = plain;
+            jobs[*count].block = -1;
             jobs[(*count)++].target = *at;
         }
     }
@@ -510,28 +557,34 @@ static job *jobs_make(const target *targets, int target_count, bool plain, int *
 
 /* >>output ------------------------------------------------------------------------------------------------------ */
 
-static unsigned char *bundle_make(const job *jobs, int count, size_t *size)
+static unsigned char *bundle_make(const job *jobs, int count, block *blocks, int block_count, size_t *size)
 {
     ignis__bundle_header header;
     unsigned char *data;
-    size_t texts = sizeof header + (size_t)count * sizeof(ignis__bundle_entry), images = texts + 1, at;
+    size_t texts = sizeof header + (size_t)count * sizeof(ignis__bundle_entry), begin = texts + 1;
     for (int i = 0; i < count; i++)
-        images += strlen(jobs[i].request->name) + strlen(jobs[i].image.lowered) + 2;
-    *size = images;
-    for (int i = 0; i < count; i++)
-        *size += jobs[i].stored_size;
+        begin += strlen(jobs[i].request->name) + strlen(jobs[i].image.lowered) + 2;
+    *size = begin;
+    for (int i = 0; i < block_count; i++) {
+        blocks[i].offset = *size;
+        *size += blocks[i].stored_size;
+    }
     data = (unsigned char *)grow(NULL, *size);
-    memset(data, 0, *size);
-    at = images;
+    memset(data, 0, begin);
+    for (int i = 0; i < block_count; i++)
+        memcpy(data + blocks[i].offset, blocks[i].stored, blocks[i].stored_size);
     for (int i = 0; i < count; i++) {
         ignis__bundle_entry entry;
         const job *j = &jobs[i];
+        const block *b = &blocks[j->block];
         memset(&entry, 0, sizeof entry);
         memcpy(entry.key, j->request->key, sizeof entry.key);
         entry.included = ignis__program_included(&j->request->program);
-        entry.checksum = ignis__hash(IGNIS__HASH_START, j->stored, j->stored_size);
-        entry.offset = at;
-        entry.stored = j->stored_size;
+        entry.checksum = ignis__hash(IGNIS__HASH_START, b->stored, b->stored_size);
+        entry.offset = b->offset;
+        entry.stored = b->stored_size;
+        entry.whole = b->size;
+        entry.at = j->at;
         entry.size = j->image.size;
         entry.text = (uint32_t)texts;
         entry.arch = (uint16_t)j->target.arch;
@@ -541,19 +594,17 @@ static unsigned char *bundle_make(const job *jobs, int count, size_t *size)
         memcpy(data + sizeof header + (size_t)i * sizeof entry, &entry, sizeof entry);
         texts += (size_t)sprintf((char *)data + texts, "%s", j->request->name) + 1;
         texts += (size_t)sprintf((char *)data + texts, "%s", j->image.lowered) + 1;
-        memcpy(data + at, j->stored, j->stored_size);
-        at += j->stored_size;
     }
     memset(&header, 0, sizeof header);
     memcpy(header.magic, ignis__bundle_magic, sizeof header.magic);
     header.size = *size;
-    header.images = images;
+    header.blocks = begin;
     header.sources = ignis__sources_hash();
     header.version = IGNIS_VERSION;
     header.count = (uint32_t)count;
     memcpy(data, &header, sizeof header);
     header.checksum =
-        ignis__hash(IGNIS__HASH_START, data + offsetof(ignis__bundle_header, size), images - offsetof(ignis__bundle_header, size));
+        ignis__hash(IGNIS__HASH_START, data + offsetof(ignis__bundle_header, size), begin - offsetof(ignis__bundle_header, size));
     memcpy(data, &header, sizeof header);
     return data;
 }
@@ -591,6 +642,7 @@ static void bundle_list(const char *path, const void *data, size_t size, bool al
     for (uint32_t i = 0; i < bundle.header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(&bundle, i);
         char arch[16];
+        uint32_t earlier;
         int a = 0;
         snprintf(arch, sizeof arch, "%s%d%s", entry.kind == 'p' ? "ptx" : "", entry.arch,
                  entry.kind == 'a'   ? "a"
@@ -602,12 +654,14 @@ static void bundle_list(const char *path, const void *data, size_t size, bool al
             die("%s is for more than %d architectures", path, MAX_ARCHS);
         if (a == arch_count)
             archs[arch_count++] = text_copy(arch, strlen(arch));
-        stored[a] += (size_t)entry.stored;
+        for (earlier = 0; earlier < i && ignis__bundle_get(&bundle, earlier).offset != entry.offset; earlier++)
+            ;
+        stored[a] += earlier < i ? 0 : (size_t)entry.stored;
         raw[a] += (size_t)entry.size;
         count[a]++;
         if (all)
-            printf("%8s %9llu %9llu  %s\n", arch, (unsigned long long)entry.stored, (unsigned long long)entry.size,
-                   ignis__bundle_text(&bundle, &entry));
+            printf("%8s %9.0f %9llu  %s\n", arch, (double)entry.size * (double)entry.stored / (double)entry.whole,
+                   (unsigned long long)entry.size, ignis__bundle_text(&bundle, &entry)); /* its share of the block */
     }
     for (int a = 0; a < arch_count; a++)
         printf("%-8s %3d programs, %7.1f KB, unpacked %7.1f KB\n", archs[a], count[a], (double)stored[a] / 1024, (double)raw[a] / 1024);
@@ -621,7 +675,8 @@ int main(int argc, char **argv)
 {
     const char *out = NULL, *name = "ignis_bundle", *list = NULL;
     target targets[MAX_ARCHS];
-    int target_count = 0, job_count, failed = 0;
+    int target_count = 0, job_count, block_count, failed = 0;
+    block *blocks;
     bool plain = false;
     unsigned char *data;
     size_t size;
@@ -658,14 +713,16 @@ int main(int argc, char **argv)
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC))
         return 1;
     costs_make();
-    job *jobs = jobs_make(targets, target_count, plain, &job_count);
+    job *jobs = jobs_make(targets, target_count, &job_count);
     qsort(jobs, (size_t)job_count, sizeof *jobs, job_compare);
     ignis__parallel(job_count, compile, jobs);
     for (int i = 0; i < job_count; i++)
         failed += jobs[i].failed;
     if (failed)
         die("%d of %d programs do not compile; nothing is written", failed, job_count);
-    data = bundle_make(jobs, job_count, &size);
+    blocks = blocks_make(jobs, job_count, targets, target_count, plain, &block_count);
+    ignis__parallel(block_count, block_pack, blocks);
+    data = bundle_make(jobs, job_count, blocks, block_count, &size);
     bundle_write(out, name, data, size);
     bundle_list(out, data, size, false);
     return 0;
