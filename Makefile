@@ -31,7 +31,7 @@ endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
-TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
+TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
 # What needs the headers of a graphics API is built where they are.
 VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
 OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
@@ -123,6 +123,16 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 $(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
+# As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
+ENGINE := $(wildcard tests/engine/*)
+$(OUT)/test_engine: $(ENGINE) $(HEADERS)
+	@mkdir -p $(OUT)/engine
+	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
+	for part in game main; do \
+	    $(CXX) -std=c++11 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/$$part.cpp -o $(OUT)/engine/$$part.o || exit 1; done
+	for part in core game; do rm -f $(OUT)/engine/lib$$part.a; $(AR) rcs $(OUT)/engine/lib$$part.a $(OUT)/engine/$$part.o || exit 1; done
+	$(CXX) $(LANE_CFLAGS) $(OUT)/engine/main.o $(OUT)/engine/libgame.a $(OUT)/engine/libcore.a -o $@ $(LDLIBS)
 
 $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
@@ -326,13 +336,14 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := comm_job comm_nccl nccl
-WINDOWS_SHORT := array channel contract device faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
+WINDOWS_SHORT := array channel contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
 WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
 WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
-test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
+test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c))) \
+    $(WINDOWS)/test_engine.exe
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
@@ -363,6 +374,12 @@ $(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(
 	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
 	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
 	$(WINDOWS_CC) -std=c99 -O0 -g -w -I. -I$(WINDOWS)/include -include tests/windows/posix.h $< -o $@ -static
+
+$(WINDOWS)/test_engine.exe: $(ENGINE) $(HEADERS)
+	@mkdir -p $(WINDOWS)/engine
+	for part in core.c game.cpp main.cpp; do $(WINDOWS_CC) -O0 -g -w -I. -c tests/engine/$$part -o $(WINDOWS)/engine/$${part%.*}.o || exit 1; done
+	for part in core game; do rm -f $(WINDOWS)/engine/lib$$part.a; $(AR) rcs $(WINDOWS)/engine/lib$$part.a $(WINDOWS)/engine/$$part.o || exit 1; done
+	$(WINDOWS_CC) $(WINDOWS)/engine/main.o $(WINDOWS)/engine/libgame.a $(WINDOWS)/engine/libcore.a -o $@ -static
 
 $(WINDOWS)/thunks: sim/windows/thunks.c ignis.h
 	@mkdir -p $(WINDOWS)
@@ -395,7 +412,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
