@@ -26,11 +26,17 @@ export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
 export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 export IGNIS_SIM_STALE := 1
+export SIDE_BY_SIDE ?= $(JOBS)
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
+# What needs the headers of a graphics API is built where they are.
+VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
+OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
+EXAMPLES := $(if $(VULKAN_HEADER),$(EXAMPLES),$(filter-out %/vulkan_buffer,$(EXAMPLES)))
+$(OUT)/vulkan_buffer: LDLIBS += -lvulkan
 BENCHES := $(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c))
 
 all: ignis_kernels.h $(SIMULATOR) $(EXAMPLES) $(TESTS)
@@ -48,7 +54,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-install check-manual check-prototypes check-resume check-safetensors check-torch"
+	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -123,11 +129,12 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # What `make run` runs, in this order, each by its command below or alone. The example that mixes in cudart code needs nvcc, and a GPU that
-# cudart sees too; the ranks of examples/allreduce.c need a GPU each.
+# cudart sees too, the one for Vulkan its headers and a GPU; the ranks of examples/allreduce.c need a GPU each.
+VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) allreduce
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop share_array ring $(CUDART) $(VULKAN) allreduce
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
@@ -187,6 +194,15 @@ $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
+# Ids and text against the Python package tokenizers, where that is installed.
+PYTHON := python3
+check-tokenizers: $(OUT)/text_ids
+	$(PYTHON) tests/tokenizers_compare.py $(OUT)/text_ids
+
+$(OUT)/text_ids: tests/text_ids.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
@@ -198,6 +214,18 @@ check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load 
 # Training on two and four GPUs is training on one.
 check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/gpus.sh $(OUT)/train_gpt $(OUT)/gpus
+
+# Memory, fences and buffers of the graphics APIs that this machine has: a GPU's, or Mesa's for CPUs, which does for a part of it.
+GRAPHICS := $(if $(VULKAN_HEADER),$(OUT)/gpu_vulkan) $(if $(OPENGL_HEADER),$(OUT)/gpu_opengl)
+check-graphics: $(SIMULATOR) $(GRAPHICS) $(if $(VULKAN_HEADER),$(OUT)/vulkan_buffer)
+	@$(if $(VULKAN_HEADER),,echo 'skipped: tests/gpu_vulkan.c, examples/vulkan_buffer.c: no vulkan/vulkan.h (libvulkan-dev)')
+	@$(if $(OPENGL_HEADER),,echo 'skipped: tests/gpu_opengl.c: no EGL/eglext.h and GL/glext.h (libegl-dev, libgl-dev)')
+	@$(if $(strip $(GRAPHICS)),echo "graphics on the $(DEVICE)" && sh tests/run.sh $(GRAPHICS))
+	$(if $(VULKAN),$(OUT)/vulkan_buffer)
+
+$(OUT)/gpu_%: tests/gpu_%.c $(wildcard tests/*.h) $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O0 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 # Arrays in PyTorch, CuPy and NumPy, and back, where those are installed.
 check-dlpack: $(SIMULATOR) $(OUT)/libignis.so
@@ -223,10 +251,10 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
-KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle)
+KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle model generate)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
-HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
+HOST_TESTS := $(addprefix %/test_,channel chat comm_model comm_ops text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
@@ -269,11 +297,11 @@ test-memcheck:
 	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
 # Windows programs, compiled by MinGW, under Wine, on the simulator of Linux, whose libraries sim/windows makes Windows libraries of.
-#   WINDOWS_LACKS  left out: what Windows has nothing of, sharing arrays, communicators of several processes, NCCL, sockets
+#   WINDOWS_LACKS  left out: NCCL, which NVIDIA builds for Linux alone, and communicators of several processes
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
-WINDOWS_LACKS := channel comm_job comm_nccl comm_ops nccl parallel peer share transport
-WINDOWS_SHORT := array contract device faults file frame graph loader memory ops_basic status stream system tape tensor threads vmm
+WINDOWS_LACKS := comm_job comm_nccl nccl
+WINDOWS_SHORT := array channel contract device faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -282,12 +310,12 @@ WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
 test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
-	@$(MAKE) --no-print-directory -s $(WINDOWS_TESTS)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/$(WINDOWS)/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array contract convert device file system tensor vmm
+MSVC_TESTS := array channel contract convert device file share system tensor vmm
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 
@@ -352,8 +380,8 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack)
+CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

@@ -27,6 +27,7 @@
         >>model         checkpoints opened       (with IGNIS_MODELS)    ON MODELS
         >>generate      sequences, sampling      (with IGNIS_MODELS)    ON MODELS
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
+        >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
@@ -361,6 +362,32 @@
         does it with ctypes alone. What was lent is a view: the memory lives until it is given back, whoever frees the array before. Both sides may
         write; what the other side writes counts for ignis_backward only after ignis_array_mark_written.
 
+    ON GRAPHICS (>>graphics)
+
+        A renderer and kernels work on the same memory, without a copy. Vulkan and Direct3D 12 export what they have allocated as a handle of the
+        system; ignis_external_array makes an array over it, ignis_external_fence a fence of an exported timeline semaphore, or of a fence of
+        Direct3D. The two sides take turns by its value, which only rises, and no thread of the program waits:
+
+            ignis_fence_wait(fence, 2 * frame + 1);        behind what Vulkan signals with its vkQueueSubmit
+            ignis_array_map(points, "x + dt*v", ...);      kernels as always
+            ignis_fence_signal(fence, 2 * frame + 2);      what Vulkan's next vkQueueSubmit waits for
+
+        The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
+        of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
+        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
+        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
+        family VK_QUEUE_FAMILY_EXTERNAL.
+
+        Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
+        stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
+        ignis_array_free and ignis_fence_free of such things wait for the work that is queued on them; so a wait for a value that nobody signals
+        never lets them return, nor ignis_shutdown. Such an array is not in the cache of device memory, and is not shared with other processes.
+
+        An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
+        time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
+        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
+        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
+
     ON PROFILES (>>profile)
 
         Between ignis_profile_begin and ignis_profile_end Ignis writes down what it runs: calls on the host, kernels, copies, collective
@@ -415,7 +442,7 @@
 
     LIMITS
 
-        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^28 live
+        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^27 live
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units; libraries are not looked for in PATH or the current folder; what is
         kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
@@ -490,6 +517,16 @@ typedef struct ignis_kernel {
 typedef struct ignis_event {
     uint64_t id;
 } ignis_event;
+
+/*  A counter that CUDA and a graphics API wait for and raise: ignis_external_fence. */
+typedef struct ignis_fence {
+    uint64_t id;
+} ignis_fence;
+
+/*  A buffer of OpenGL that can be mapped as an array: ignis_gl_register. */
+typedef struct ignis_gl_buffer {
+    uint64_t id;
+} ignis_gl_buffer;
 
 /*  A copy between device and host that nobody waits for yet: ignis_ticket_wait. */
 typedef struct ignis_ticket {
@@ -653,7 +690,29 @@ typedef enum ignis_status {
     X(KERNEL_IMAGE, FORMAT, "the image of a kernel is a whole cubin, fatbin or PTX text")                            \
     X(BUNDLE_IO, IO, "a bundle can be read, and a record be written")                                                \
     X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
-    X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")
+    X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")            \
+    X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
+    X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
+    X(CONTEXT_FULL, ARGUMENT, "a sequence is no longer than the context of its model")                               \
+    X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
+    X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
+    X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
+    X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
+    X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
+    X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
+    X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
+    X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
+    X(TOKEN_RANGE, ARGUMENT, "an id is one of the tokenizer's")                                                      \
+    X(EXTERNAL_HANDLE, ARGUMENT, "what a graphics API hands over is open, and of the type that is named")            \
+    X(FENCE_FREED, FREED, "a fence is used only while its handle is live")                                           \
+    X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
+    X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
+    X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
+    X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")            \
+    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
+    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
+    X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
+    X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -869,8 +928,10 @@ typedef struct ignis_device_info {
     int max_threads_per_block;
     int shared_per_block; /* bytes of shared memory that a block may ask for, the opt-in maximum */
     int64_t l2_bytes;
-    int64_t memory_total; /* bytes */
-    int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
+    int64_t memory_total;  /* bytes */
+    int driver_version;    /* 1000 * major + 10 * minor, such as 13000 */
+    unsigned char luid[8]; /* Windows: what Direct3D and Vulkan call the adapter; 0 elsewhere */
+    unsigned node_mask;    /* Windows: which node of that adapter; 0: there is no luid */
 } ignis_device_info;
 
 /*  ignis_device_count - how many CUDA devices this process sees
@@ -886,6 +947,14 @@ IGNIS_API int ignis_device_count(void);
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
+
+/*  ignis_device_find - the device that another API calls by this UUID (16 bytes), or, on Windows, by this LUID (8 bytes)
+    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. A null one does not matter.
+    Returns: its ordinal, -1 on failure.
+    Errors: ARGUMENT (both are null), DEVICE (there is no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_device_find(const void *uuid, const void *luid);
 
 /*  ignis_device_use - make a device the calling thread's current one, and open it if need be
     Afterwards its primary context is current in this thread, for cudart code too.
@@ -3034,11 +3103,376 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 
 /* >>text -------------------------------------------------------------------------------------------------------- */
 
+/*  A tokenizer: text to the ids that a language model takes, and back. All of it is host work: no GPU is used, so after an ignis_setup with
+    dry_run, which needs none, everything here does what it does elsewhere. */
+typedef struct ignis_tokenizer {
+    uint64_t id;
+} ignis_tokenizer;
+
+/*  What tokens are pieces of. */
+typedef enum ignis_tokenizer_kind {
+    IGNIS_TOKENIZER_BYTES = 1, /* of bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
+    IGNIS_TOKENIZER_PIECES,    /* of characters, with bytes for those that are missing: Llama 2, TinyLlama */
+    IGNIS_TOKENIZER_COUNT
+} ignis_tokenizer_kind;
+
+typedef struct ignis_tokenizer_info {
+    ignis_tokenizer_kind kind;
+    char family[16];   /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
+    int tokens;        /* ids are below it; models may have more rows than that */
+    int bos, eos;      /* the ids that begin and end a text; -1: the files do not say */
+    int unknown;       /* stands for what the vocabulary lacks; -1: nothing does */
+    int padding;       /* fills up rows of a batch; -1: the files do not say */
+    bool adds_bos;     /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
+    bool has_template; /* true: there is a chat template */
+} ignis_tokenizer_info;
+
+typedef struct ignis_encode_desc {
+    bool no_bos; /* true: nothing is put in front of the text or behind it (what the files say, bos as a rule) */
+    bool plain;  /* true: control tokens that are written in the text, such as <|im_end|>, are text like any other */
+} ignis_encode_desc;
+
+typedef struct ignis_decode_desc {
+    bool control; /* true: control tokens are written out, too (left out) */
+} ignis_decode_desc;
+
+/*  ignis_tokenizer_open - open a tokenizer of Hugging Face
+    path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
+    what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
+    Returns: the tokenizer, or no handle.
+    Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
+    post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
+    Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
+
+/*  ignis_tokenizer_free - free a tokenizer
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: calls of other threads that use it end as if it were still there; later ones fail.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer);
+
+/*  ignis_tokenizer_query - facts about a tokenizer
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT (null).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info);
+
+/*  ignis_tokenizer_encode - the ids of a text, equal to those of Hugging Face's library tokenizers
+    size: bytes of the text, which is UTF-8; what is not becomes U+FFFD. desc may be null. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a size below 0 or above 2^29, a capacity below 0), MEMORY.
+    Ownership: text may be freed when the call returns.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
+                                     int capacity);
+
+/*  ignis_tokenizer_decode - the text of ids
+    It is bytes: ids that a model has made need not be UTF-8 together. See ignis_text_stream for text that grows. desc may be null. out may be
+    null when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
+                                         int64_t capacity);
+
+/*  ignis_tokenizer_piece - the bytes that an id stands for in the middle of a text; of a control token, how it is written
+    Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one tokenizer may be used by many at once. */
+IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char *out, int capacity);
+
+/*  Text that grows id by id, in whole characters. Zeroed, with a tokenizer, it is at the beginning of a text; it may be copied, and need not
+    be freed. */
+typedef struct ignis_text_stream {
+    ignis_tokenizer tokenizer;
+    bool control; /* true: control tokens are written out, too (left out) */
+    bool inside;  /* true: there was text before, so a space that comes first stays */
+    char held[4]; /* the beginning of a character; for Ignis, as is what follows */
+    int held_count;
+    int stripped;
+} ignis_text_stream;
+
+/*  ignis_text_stream_put - the text that one more id makes
+    A character that is not whole yet is held back; what can become none is U+FFFD.
+    Returns: how many bytes there are, often 0, without a 0 at the end. If that is more than capacity, nothing was written, and the stream is as
+    before; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
+    Ownership: nothing to free.
+    Threads: any; one stream by one thread at a time. */
+IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char *out, int capacity);
+
+/*  ignis_text_stream_end - the text that is held back, U+FFFD as it is no whole character; the stream is at the beginning of a text again
+    Returns: how many bytes there are, 0 or 3. If that is more than capacity, nothing was written, and the stream is as before; -1 on failure.
+    Errors: ARGUMENT (null, a capacity below 0), NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; one stream by one thread at a time. */
+IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity);
+
 /* >>chat -------------------------------------------------------------------------------------------------------- */
+
+/*  One message of a chat. */
+typedef struct ignis_message {
+    const char *role;    /* "system", "user", "assistant" and what else the template knows */
+    const char *content; /* null: none */
+} ignis_message;
+
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+typedef struct ignis_chat_desc {
+    const char *chat_template;  /* null: the tokenizer's own */
+    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
+    const char
+        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
+    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+} ignis_chat_desc;
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
+/*  A model that was opened: its weights on a device, its description, its tokenizer. */
+typedef struct ignis_model {
+    uint64_t id;
+} ignis_model;
+
+typedef enum ignis_model_family {
+    IGNIS_MODEL_GPT2 = 1,
+    IGNIS_MODEL_LLAMA, /* Llama 2 and 3, TinyLlama, SmolLM, SmolLM2 */
+    IGNIS_MODEL_QWEN2, /* and Qwen2.5 */
+    IGNIS_MODEL_QWEN3,
+    IGNIS_MODEL_FAMILY_COUNT
+} ignis_model_family;
+
+typedef struct ignis_model_desc {
+    const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
+    ignis_dtype
+        dtype;  /* of the weights on the device: f32, f16, bf16 or f64 (that of most weights in the file; bf16 if they are quantised) */
+    int device; /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;      /* whether ignis_backward computes gradients for the weights (false) */
+    int context;             /* tokens that a sequence has room for (the model's, but at most 4096) */
+    int sequences;           /* that are there at a time (1) */
+    ignis_dtype cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype) */
+    bool (*progress_fn)(int64_t done, int64_t total, void *user_data); /* bytes of the file that were read; false stops (none) */
+    void *user_data;                                                   /* for progress_fn */
+} ignis_model_desc;
+
+typedef struct ignis_model_info {
+    ignis_model_family family;
+    int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
+    int model_context;            /* tokens that the model was made for */
+    int context, sequences;       /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;            /* of the weights on the device */
+    ignis_dtype cache_dtype;      /* of the keys and values of sequences */
+    bool tied;                    /* one table serves as embedding and head */
+    int64_t parameters;           /* numbers in the weights */
+    int64_t file_bytes;           /* of the weights in the file */
+    int64_t weight_bytes;         /* of the weights on the device */
+    int64_t cache_bytes_of_token; /* keys and values of all layers */
+    int64_t cache_bytes;          /* those of all sequences at their full context */
+    int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+} ignis_model_info;
+
+/*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
+    All of a model but the values of its weights is checked, as ignis_model_open does.
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be read), FORMAT (a damaged file; a
+    description that is not complete or contradicts itself or the weights: which is missing, or has another shape), UNSUPPORTED (another
+    family, or something in the description or a type of weights that Ignis does not have: the message names it and its value), MEMORY.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
+
+/*  ignis_model_open - read a model from its files to a device
+    Families go by "model_type" of config.json, or "general.architecture" of a GGUF file. Weights in safetensors files are F32, F16, BF16 or
+    F64; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K, which become numbers of the model's dtype as they are read. Several threads
+    read and convert while others' parts are copied; desc->progress_fn is called on the caller's thread.
+    Returns: the model, or no handle.
+    Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
+    Threads: any. Streams: writes on the current stream, and waits for it. */
+IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
+
+/*  ignis_model_query - what a model is
+    Returns: IGNIS_OK, and *info filled, or the reason.
+    Errors: ARGUMENT (null info), FREED.
+    Ownership: info is the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
+
+/*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
+    Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
+    "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
+    tensor over those rows, which shares their memory and requires no gradient: for reading and writing values. Weights of products are [out,
+    in], those of GPT-2 too, whose files have them the other way round. A tied head is its embedding.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (null, no such weight), FREED, MEMORY.
+    Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
+    tensors may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, FREED.
+    Ownership: the tensors are the model's: do not release them.
+    Threads: any. */
+IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int capacity);
+
+/*  ignis_model_forward - the scores of every next token, for whole texts
+    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, vocab] or [batch, seq, vocab]. Each place sees those
+    before it. Made of Ignis' operations, and recorded as they are: with ignis_model_desc.requires_grad a model is trained through it.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), and those of ignis_embedding, ignis_linear, ignis_rope,
+    ignis_sdpa and the norms.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
+
+/*  ignis_model_save - write a model as a folder, which transformers and ignis_model_open open: config.json and model.safetensors
+    Names and layouts are those of Hugging Face; the dtype is that of the weights on the device. The folder is made if need be. Files of a
+    tokenizer are not written: copy those of the model it came from.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a GGUF file's own frequencies, which config.json has no words
+    for), and those of ignis_save.
+    Ownership: as ignis_save.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
+
+/*  ignis_model_free - free a model and its weights
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: the handle and those of the weights are stale afterwards. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_free(ignis_model model);
+
 /* >>generate ---------------------------------------------------------------------------------------------------- */
+
+/*  Tokens of a text, and what a model's cache has of them. */
+typedef struct ignis_sequence {
+    uint64_t id;
+} ignis_sequence;
+
+/*  What is added to the logit of a token. */
+typedef struct ignis_logit_bias {
+    int32_t id;
+    float bias; /* -infinity forbids the token */
+} ignis_logit_bias;
+
+/*  How a token is drawn from logits, in this order: biases, repetition penalty, temperature, top_k, top_p, min_p - the order of Hugging Face's
+    processors; llama.cpp has the temperature last. */
+typedef struct ignis_sampling_desc {
+    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;                   /* of the fewest that have this much of the probability (all) */
+    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;             /* were there among the latest so many (all) */
+    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    const ignis_logit_bias *biases; /* in rising order of their ids (none) */
+    int bias_count;                 /* at most 512 */
+} ignis_sampling_desc;
+
+typedef struct ignis_sequence_info {
+    int length, context; /* tokens that it has, and may have */
+    int free_tokens;     /* that the cache has whole pages for, for all sequences of the model */
+    double log_prob;     /* of the token drawn last, by the model itself: at temperature 1, nothing cut off */
+} ignis_sequence_info;
+
+/*  ignis_sequence_begin - a new sequence of a model, without a token
+    The first one of a model makes its cache, in pages of 16 tokens, for ignis_model_desc.sequences sequences of ignis_model_desc.context tokens;
+    there may be more, if they are shorter or share what they begin with.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or of no multiple of 8, more than 2^19 tokens), MEMORY,
+    CUDA.
+    Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
+    Threads: any; calls for sequences of one model wait for each other. */
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
+
+/*  ignis_sequence_feed - append tokens, and compute their keys and values
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
+    message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_next - draw a token behind the last one, and append it
+    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
+    the likeliest token.
+    Returns: the token; -1 on failure, and then the sequence is as it was.
+    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
+    (this thread captures a graph), LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
+
+/*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
+    sampling: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
+    time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then all sequences are as they were (but for CUDA, when some may have gone on).
+    Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling,
+                                               int32_t *ids);
+
+/*  ignis_sequence_logits - what the model says of the token behind the last one
+    count: the tokens that the model has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null, no token yet, another count), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph), LIBRARY,
+    COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
+
+/*  ignis_sequence_length - how many tokens it has
+    Returns: the number; -1 on failure.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence);
+
+/*  ignis_sequence_query - what there is to know about it
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info);
+
+/*  ignis_sequence_ids - its tokens, from the first one on
+    ids may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: ids are copies.
+    Threads: any. */
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
+
+/*  ignis_sequence_truncate - leave the first `length` tokens
+    Pages of the cache that nobody needs any more are free for others.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length);
+
+/*  ignis_sequence_fork - a second sequence that begins with the same tokens
+    Both share the pages of the cache; who writes to a page that others have too gets a copy of it first. Give both different seeds to draw
+    different texts.
+    Returns: the sequence, or no handle.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
+
+/*  ignis_sequence_free - free a sequence, and what only it has of the cache
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph).
+    Ownership: the handle is stale afterwards.
+    Threads: any; a call that works with it ends first. */
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
 
 #endif /* IGNIS_MODELS */
 
@@ -3095,6 +3529,135 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     still the caller's.
     Threads: any. Streams: see stream. */
 IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
+
+/* >>graphics ---------------------------------------------------------------------------------------------------- */
+
+/*  What memory of another API comes as. */
+typedef enum ignis_external_type {
+    IGNIS_EXTERNAL_FD = 1,         /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
+    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; Windows alone, as those that follow */
+    IGNIS_EXTERNAL_D3D12_HEAP,     /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Heap */
+    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource; that is always dedicated */
+    IGNIS_EXTERNAL_COUNT
+} ignis_external_type;
+
+typedef struct ignis_external_desc {
+    ignis_external_type type; /* required */
+    int fd;                   /* IGNIS_EXTERNAL_FD: the descriptor */
+    void *handle;             /* the others: the NT handle */
+    int64_t size;             /* required: bytes of the whole memory object, as it was allocated */
+    int64_t offset;           /* bytes from its beginning to the array (0) */
+    bool dedicated;           /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
+    ignis_shape shape;        /* required, as in ignis_array_desc */
+    ignis_dtype dtype;        /* IGNIS_F32 */
+    int device;               /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    const char *tag;          /* as in ignis_array_desc ("") */
+} ignis_external_desc;
+
+/*  ignis_external_array - an array over memory that Vulkan or Direct3D 12 has allocated and exported
+    It counts as written. Several arrays over one memory object are views of one, or each come from a handle that was exported for it.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS; or no handle.
+    Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is no multiple of an element or from which on the memory
+    ends before the array), SHAPE, DTYPE, DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry run, this
+    thread captures a graph), MEMORY, CUDA (the driver does not know the handle, or the size is not the memory's).
+    Ownership: the caller frees it with ignis_array_free, which waits for its work, before the other API frees the memory. desc->fd belongs to the
+    driver after success, and is still the caller's after a failure; desc->handle is always the caller's.
+    Threads: any. */
+IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc);
+
+/*  What a fence of another API comes as. */
+typedef enum ignis_fence_type {
+    IGNIS_FENCE_TIMELINE_FD = 1, /* a timeline semaphore of Vulkan by a descriptor (OPAQUE_FD); not on Windows */
+    IGNIS_FENCE_TIMELINE_WIN32,  /* the same by an NT handle (OPAQUE_WIN32); Windows alone */
+    IGNIS_FENCE_D3D12,           /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */
+    IGNIS_FENCE_TYPE_COUNT
+} ignis_fence_type;
+
+typedef struct ignis_external_fence_desc {
+    ignis_fence_type type; /* required */
+    int fd;                /* IGNIS_FENCE_TIMELINE_FD: the descriptor */
+    void *handle;          /* the others: the NT handle */
+    int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+} ignis_external_fence_desc;
+
+/*  ignis_external_fence - a timeline semaphore of Vulkan, or a fence of Direct3D 12, that was exported
+    Returns: the fence, or no handle.
+    Errors: ARGUMENT (null, no such type, no open handle), DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry
+    run, this thread captures a graph), MEMORY, CUDA (the driver does not know the handle).
+    Ownership: the caller frees it with ignis_fence_free; ignis_shutdown reports and frees what is left. desc->fd and desc->handle as
+    those of ignis_external_array.
+    Threads: any. */
+IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc);
+
+/*  ignis_fence_wait - let what is put into the current stream from now on begin when the fence has reached a value
+    A value that it has already, or has passed, is not waited for. Nobody notices a value that never comes: what comes later in the stream never
+    runs.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value), DEVICE, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the fence's device; the calling thread does not wait. */
+IGNIS_API ignis_status ignis_fence_wait(ignis_fence fence, uint64_t value);
+
+/*  ignis_fence_signal - set the fence to a value when all is done that the current stream has so far
+    What that work wrote to memory of the other API can be seen by who waits for the value. The value must be above all that the fence has had;
+    Ignis knows those that it was given by this handle.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (a value that is not above the last one), UNSUPPORTED (the stream is captured: each launch of the graph would signal
+    the same value), DEVICE, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the fence's device. */
+IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value);
+
+/*  ignis_fence_free - free a fence; the semaphore itself stays the other API's
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards.
+    Threads: any. Waits for the waits and signals that are queued. */
+IGNIS_API ignis_status ignis_fence_free(ignis_fence fence);
+
+/*  What kernels do with an OpenGL buffer. */
+typedef enum ignis_gl_access {
+    IGNIS_GL_READ_WRITE,
+    IGNIS_GL_READ,  /* they only read it */
+    IGNIS_GL_WRITE, /* they write all of it: what it held is lost at each ignis_gl_map */
+    IGNIS_GL_ACCESS_COUNT
+} ignis_gl_access;
+
+/*  ignis_gl_register - make a buffer of OpenGL known to CUDA, on the current device, which must be the one that OpenGL draws with
+    buffer: its name, of glGenBuffers, with storage of glBufferData. It takes the driver some time: do it when the buffer is made, and again
+    after a glBufferData that has changed its size.
+    Returns: the registered buffer, or no handle.
+    Errors: ARGUMENT (no such access), DEVICE, UNSUPPORTED (a driver without the functions, a dry run, this thread captures a graph), MEMORY,
+    CUDA (no OpenGL context is current in this thread, or it has no such buffer).
+    Ownership: the caller frees it with ignis_gl_unregister, before glDeleteBuffers; ignis_shutdown reports and frees what is left.
+    Threads: one in which OpenGL's context is current. */
+IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned buffer, ignis_gl_access access);
+
+/*  ignis_gl_map - the memory of a registered buffer, as an array, until ignis_gl_unmap
+    What OpenGL was told before is done before work that is queued from now on. OpenGL must not use the buffer meanwhile. It counts as written.
+    dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: of ndim 0 is as many elements as fit, in one dimension.
+    Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "gl"; or no handle.
+    Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this thread captures a graph),
+    DEVICE, MEMORY, CUDA.
+    Ownership: ignis_gl_unmap ends it; the caller may free the array before, which does not unmap the buffer.
+    Threads: one in which OpenGL's context is current. Streams: mapped in the order of the current stream. */
+IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer buffer, ignis_dtype dtype, ignis_shape shape);
+
+/*  ignis_gl_unmap - give the memory back to OpenGL, and free the array
+    What OpenGL is told from now on comes after the work that is queued on the array, on whatever stream.
+    Returns: IGNIS_OK, or why the buffer is still mapped.
+    Errors: FREED, ARGUMENT (not mapped), CONTRACT (the array has references or another owner; views of it, or a graph, use the memory), UNSUPPORTED
+    (this thread captures a graph), CUDA.
+    Ownership: the array's handle is stale afterwards.
+    Threads: one in which OpenGL's context is current; no other one may be inside a call with the array. Does not wait. */
+IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer buffer);
+
+/*  ignis_gl_unregister - free a registered buffer; the buffer itself stays OpenGL's
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second time), ARGUMENT (it is mapped), UNSUPPORTED (this thread captures a graph), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: one in which OpenGL's context is current. */
+IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer buffer);
 
 /* >>profile ----------------------------------------------------------------------------------------------------- */
 
@@ -3153,6 +3716,8 @@ IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
+static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &desc) { return ignis_external_fence(&desc); }
 static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
 static inline ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kernel_desc &desc)
 {
@@ -3231,6 +3796,29 @@ static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ign
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+#ifdef IGNIS_MODELS
+static inline int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc &desc,
+                                         int32_t *ids, int capacity)
+{
+    return ignis_tokenizer_encode(tokenizer, text, size, &desc, ids, capacity);
+}
+static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc &desc,
+                                             char *out, int64_t capacity)
+{
+    return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+#endif
+#endif
+#ifdef IGNIS_MODELS
+static inline ignis_status ignis_model_inspect(const ignis_model_desc &desc, ignis_model_info *info)
+{
+    return ignis_model_inspect(&desc, info);
+}
+static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { return ignis_model_open(&desc); }
+static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
+{
+    return ignis_sequence_next(sequence, &sampling);
+}
 #endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -3290,6 +3878,9 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 
 #include <errno.h>
 #include <limits.h>
+#ifdef IGNIS_MODELS
+#include <math.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -4536,6 +5127,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                                             \
     X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                                   \
     X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                                    \
+    X(int, cuDeviceGetLuid, (char *, unsigned *, int), 10000, 0) /* Windows alone has it */                                                \
     X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                                               \
     X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                                               \
     X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                                  \
@@ -4611,6 +5203,18 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
     X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
     X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
+    X(int, cuImportExternalMemory, (void **, const void *), 10000, 0)                                                                      \
+    X(int, cuExternalMemoryGetMappedBuffer, (ignis__address *, void *, const void *), 10000, 0)                                            \
+    X(int, cuDestroyExternalMemory, (void *), 10000, 0)                                                                                    \
+    X(int, cuImportExternalSemaphore, (void **, const void *), 10000, 0)                                                                   \
+    X(int, cuSignalExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                     \
+    X(int, cuWaitExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                       \
+    X(int, cuDestroyExternalSemaphore, (void *), 10000, 0)                                                                                 \
+    X(int, cuGraphicsGLRegisterBuffer, (void **, unsigned, unsigned), 3000, 0)                                                             \
+    X(int, cuGraphicsUnregisterResource, (void *), 3000, 0)                                                                                \
+    X(int, cuGraphicsMapResources, (unsigned, void **, void *), 3000, 0)                                                                   \
+    X(int, cuGraphicsUnmapResources, (unsigned, void **, void *), 3000, 0)                                                                 \
+    X(int, cuGraphicsResourceGetMappedPointer_v2, (ignis__address *, size_t *, void *), 3020, 0)                                           \
     X(int, cuTensorMapEncodeTiled,                                                                                                         \
       (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
        int, int, int),                                                                                                                     \
@@ -4797,6 +5401,21 @@ extern "C" CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #else
 CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
+#endif
+
+/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS__WEAK __attribute__((weak))
+#else
+#define IGNIS__WEAK
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned) IGNIS__WEAK;
+CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
+#ifdef __cplusplus
+}
 #endif
 
 /*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
@@ -5104,6 +5723,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
         ignis__audits         an array's slot, ignis__tracking
         ignis__tapes          a tape
         memory and streams    ignis__storages, a storage, a device
+                              a fence, a device
+                              an OpenGL buffer, an array's slot, a storage, a device
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
                               an event of the caller, a stream of the caller, a device
@@ -5111,7 +5732,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
     held, so it must not call Ignis. */
 
-/*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
+/*  handle: generation (32 bits) | kind (5 bits) | slot (27 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
     generations is not used again), which is why a stale handle is recognised for ever. */
@@ -5123,14 +5744,25 @@ typedef enum ignis__kind {
     IGNIS__KIND_GRAPH,
     IGNIS__KIND_EVENT,
     IGNIS__KIND_TICKET,
+    IGNIS__KIND_FENCE,
+    IGNIS__KIND_GL_BUFFER,
     IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
     IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_COUNT
+    IGNIS__KIND_TOKENIZER, /* from here on those of IGNIS_MODELS */
+    IGNIS__KIND_MODEL,
+    IGNIS__KIND_SEQUENCE,
+    IGNIS__KIND_COUNT,
+    IGNIS__KIND_VALUE = 31 /* no handle of a pool: a number among the inputs of a formula */
 } ignis__kind;
+
+#define IGNIS__SLOT_BITS 27
+#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
+
+static uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
 
 typedef struct ignis__slot {
     uint64_t state;
@@ -5147,7 +5779,7 @@ typedef struct ignis__former {
 } ignis__former;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 22 /* page k holds 64 << k items: 2^28 in all */
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
 
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
@@ -5215,7 +5847,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
-    slot->handle = generation << 32 | (uint64_t)pool->kind << 28 | slot->index;
+    slot->handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
     ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds);
     return slot->handle;
 }
@@ -5249,8 +5881,8 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 /*  The item of a live handle, held; null when the handle is stale or was never given out. */
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
-    uint64_t index = handle & 0xFFFFFFFu;
-    if ((handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
+    uint64_t index = handle & IGNIS__SLOT_MASK;
+    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
         return NULL;
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
@@ -5322,12 +5954,12 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
 /*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
-    uint64_t index = handle & 0xFFFFFFFu;
+    uint64_t index = handle & IGNIS__SLOT_MASK;
     ignis__former former = IGNIS__ZERO;
     ignis__label out = IGNIS__ZERO;
     ignis__text text;
     ignis__slot *slot;
-    if (!handle || !pool->former || (handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->former || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
@@ -5341,7 +5973,7 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
 
 IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
-    uint64_t kind = handle >> 28 & 15;
+    uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
@@ -5572,6 +6204,10 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
             return false;
     info->l2_bytes = l2;
     info->memory_total = (int64_t)total;
+    if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
+        memset(info->luid, 0, sizeof info->luid);
+        info->node_mask = 0;
+    }
     return true;
 }
 
@@ -5759,6 +6395,32 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
         return ignis__failed();
     *info = device->info;
     return IGNIS_OK;
+}
+
+IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
+{
+    static const char call[] = "ignis_device_find";
+    char wanted[2 * 16 + 1] = "";
+    int i;
+    if (!ignis__enter(call))
+        return -1;
+    if (!uuid && !luid) {
+        ignis__fail_null(call, "uuid and luid");
+        return -1;
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        const ignis_device_info *info = &ignis__devices[i].info;
+        if (!ignis__device_know(call, &ignis__devices[i]))
+            return -1;
+        if ((!uuid || memcmp(uuid, info->uuid, sizeof info->uuid) == 0) &&
+            (!luid || (info->node_mask && memcmp(luid, info->luid, sizeof info->luid) == 0)))
+            return i;
+    }
+    for (i = 0; i < (uuid ? 16 : 8); i++)
+        snprintf(wanted + 2 * i, 3, "%02x", ((const unsigned char *)(uuid ? uuid : luid))[i]);
+    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s", ignis__device_total,
+                uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
+    return -1;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
@@ -8232,6 +8894,7 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
+    bool external; /* memory of a graphics API, which no other process gets from here */
     ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
@@ -8744,17 +9407,19 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     return true;
 }
 
-/*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
-IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
+/*  The part of ignis_array_create that needs the device: a pointer to check, unless it is an external one, and a stream to write down. */
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
+                                            bool external)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
+    ok = (!desc->ptr || storage->size == 0 || external || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
+    storage->external = external;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
     ignis__storage_enlist(storage, device, desc->stream);
@@ -8765,7 +9430,8 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
     return ok;
 }
 
-static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+/*  external: desc->ptr is memory of a graphics API, of which the caller of this knows how much there is. */
+static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
     ignis__device *device;
@@ -8781,7 +9447,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
-    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc)
+    array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc, external)
                 ? ignis__array_make(call, storage, &desc->shape, dtype, numel)
                 : NULL;
     if (!array) {
@@ -8795,6 +9461,11 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         memcpy(storage->origin.tag, array->tag, sizeof array->tag);
     }
     return ignis__array_publish(array);
+}
+
+static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+{
+    return ignis__array_create_over(call, desc, false);
 }
 
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
@@ -12869,6 +13540,33 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
+/*  Those of generation, which others do not warm up. */
+#ifdef IGNIS_MODELS
+#define IGNIS__BUILTINS_MODELS(X)                             \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words")    \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows")      \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
+    X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1")                        \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2")                        \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4")                        \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8")                        \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1")            \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2")            \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4")            \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8")            \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1") \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2") \
+    X(PAGED_4, ATTENTION_PAGED_CU, "ignis_attention_paged_4") \
+    X(PAGED_COMBINE, ATTENTION_PAGED_CU, "ignis_attention_paged_combine")
+#else
+#define IGNIS__BUILTINS_MODELS(X)
+#endif
+
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
 #define IGNIS__BUILTINS(X)                                                                     \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
@@ -13035,7 +13733,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
     X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
     X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+    IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
@@ -16230,21 +16929,24 @@ IGNIS__LOCAL(ignis__value_list, ignis__values, IGNIS__LOCAL_VALUES)
 #define ignis__values (*ignis__values_get())
 #endif
 
-static uint64_t ignis__value_tag(void) { return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)15 << 28; }
+static uint64_t ignis__value_tag(void)
+{
+    return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)IGNIS__KIND_VALUE << IGNIS__SLOT_BITS;
+}
 
 static uint64_t ignis__value_make(double value)
 {
     ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
-    return ignis__value_tag() | (ignis__values.made & 0xFFFFFFFu);
+    return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
 }
 
 /*  Whether a handle is that of a value, which must be one of the last. */
-static bool ignis__value_is(uint64_t handle) { return (handle >> 28 & 15) == 15; }
+static bool ignis__value_is(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 {
-    uint32_t ago = (ignis__values.made - (uint32_t)handle) & 0xFFFFFFFu;
-    if ((handle & ~(uint64_t)0xFFFFFFF) != ignis__value_tag() || ago >= IGNIS__VALUES) {
+    uint32_t ago = (ignis__values.made - (uint32_t)handle) & (uint32_t)IGNIS__SLOT_MASK;
+    if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES) {
         ignis__fail(IGNIS_DIAG_FORMULA, call, "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
         return false;
     }
@@ -28040,7 +28742,8 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     where they are: they become shorter, if anything. */
 typedef struct ignis__json {
     char *start, *at, *end;
-    char fault[256]; /* "" for none */
+    const char *what; /* it reads, in messages; null: the header */
+    char fault[256];  /* "" for none */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -28051,7 +28754,7 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     if (json->fault[0])
         return false;
     ignis__text_begin(&text, json->fault, sizeof json->fault);
-    ignis__text_add(&text, "at byte %lld of the header, ", (long long)(json->at - json->start));
+    ignis__text_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
     va_start(args, format);
     ignis__text_addv(&text, format, args);
     va_end(args);
@@ -28178,7 +28881,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
         }
     }
     if (json->at == json->end)
-        ignis__json_fail(json, "the header ends inside a string");
+        ignis__json_fail(json, "%s ends inside a string", json->what ? json->what : "the header");
     if (json->fault[0])
         return "";
     json->at++;
@@ -28255,6 +28958,51 @@ static void ignis__json_skip_scalar(ignis__json *json)
     }
     if (!ok)
         ignis__json_fail(json, "there is no value");
+}
+
+/*  The value of a decimal number, of digits that were checked: exact up to 2^53 and 22 decimals, and within a few units of the last place
+    beyond. strtod goes by the program's locale. */
+IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
+{
+    double value = 0, power = 1, factor = 10;
+    bool negative = text < end && *text == '-', fraction = false, shrinks;
+    int exponent = 0, shift = 0;
+    uint64_t digits = 0;
+    for (text += negative; text < end && *text != 'e' && *text != 'E'; text++) {
+        if (*text == '.') {
+            fraction = true;
+        } else if (digits < UINT64_C(1000000000000000000)) {
+            digits = digits * 10 + (uint64_t)(*text - '0');
+            shift -= fraction;
+        } else {
+            shift += !fraction;
+        }
+    }
+    if (text < end) {
+        shrinks = text + 1 < end && text[1] == '-';
+        for (text += text + 1 < end && (shrinks || text[1] == '+') ? 2 : 1; text < end && exponent < 100000; text++)
+            exponent = exponent * 10 + (*text - '0');
+        shift += shrinks ? -exponent : exponent;
+    }
+    value = (double)digits;
+    for (exponent = shift < 0 ? -shift : shift; exponent && digits; exponent >>= 1, factor *= factor)
+        power *= exponent & 1 ? factor : 1;
+    value = digits == 0 ? 0 : shift < 0 ? value / power : value * power;
+    return negative ? -value : value;
+}
+
+/*  Any number. */
+IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
+{
+    const char *begin;
+    char c = ignis__json_peek(json);
+    begin = json->at;
+    if (c != '-' && (c < '0' || c > '9')) {
+        ignis__json_fail(json, "a number is missing");
+        return 0;
+    }
+    ignis__json_skip_scalar(json);
+    return json->fault[0] ? 0 : ignis__decimal(begin, json->at);
 }
 
 #define IGNIS__JSON_DEPTH 64
@@ -28613,15 +29361,16 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 }
 
 /*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
-    aligned. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+    aligned. metadata: an object of JSON, or null. A capacity of 0 only measures. */
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
+                                                   size_t capacity)
 {
     ignis__text text;
     int i, k;
     ignis__text_begin(&text, header, capacity);
-    ignis__text_add(&text, "{");
+    ignis__text_add(&text, metadata ? "{\"__metadata__\":%s" : "{", metadata);
     for (i = 0; i < count; i++) {
-        if (i)
+        if (i || metadata)
             ignis__text_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
         ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
@@ -28747,9 +29496,9 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count, const char *metadata)
 {
-    size_t size = ignis__safetensors_write(items, count, NULL, 0);
+    size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
     char *header;
     bool ok;
@@ -28766,7 +29515,7 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     }
     for (i = 0; i < 8; i++)
         length[i] = (unsigned char)(size >> 8 * i);
-    ignis__safetensors_write(items, count, header, size + 1);
+    ignis__safetensors_write(items, count, metadata, header, size + 1);
     ok = ignis__save_write(call, path, file, length, 8) && ignis__save_write(call, path, file, header, (int64_t)size);
     ignis__free(header);
     return ok;
@@ -28791,7 +29540,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
 }
 
 /*  Writes a new file, down to the disk. */
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                             const char *metadata)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_NEW);
     void *chunk;
@@ -28803,7 +29553,7 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
     ok = chunk != NULL;
     if (!ok)
         ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK);
-    ok = ok && ignis__save_header(call, path, file, items, count);
+    ok = ok && ignis__save_header(call, path, file, items, count, metadata);
     for (i = 0; ok && i < count; i++)
         ok = ignis__save_array(call, path, file, lent[items[i].index].array, chunk);
     ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
@@ -28814,7 +29564,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 }
 
 /*  Writes a file beside the path, and puts it there when it is whole. */
-static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
+                                   const char *metadata)
 {
     char *part;
     bool ok;
@@ -28827,7 +29578,8 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
         ignis__fail_host_memory(call, strlen(path) + 64);
         return false;
     }
-    ok = ignis__save_file(call, part, items, lent, count) && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    ok = ignis__save_file(call, part, items, lent, count, metadata) &&
+         (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
     if (ok)
         ignis__folder_flush(path);
     else
@@ -28836,9 +29588,10 @@ static bool ignis__save_atomically(const char *call, const char *path, const ign
     return ok;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+/*  metadata: an object of JSON for the header, or null. */
+static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
+                                const char *metadata)
 {
-    static const char call[] = "ignis_save";
     ignis__lent *lent;
     ignis__stored *items;
     bool ok;
@@ -28853,12 +29606,17 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
     ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
-         ignis__save_atomically(call, path, items, lent, count);
+         ignis__save_atomically(call, path, items, lent, count, metadata);
     if (lent)
         ignis__lent_release(call, lent, count, ok);
     ignis__free(lent);
     ignis__free(items);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+{
+    return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
 
 /* --- loading ---------------------------------------------------------------------------------------------------------- */
@@ -29116,21 +29874,10606 @@ IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_ent
    >>gguf - GGUF files: keys and tensors.
    =============================================================================================================== */
 
+/*  Little-endian, packed:
+        "GGUF", u32 version, u64 tensors, u64 keys
+        a key: string (u64 length, bytes), u32 type, value; an array: u32 type of its items, u64 count, items
+        a tensor: string, u32 dimensions, u64 for each (the fastest first), u32 type, u64 offset from the data
+        padding up to a multiple of general.alignment, or 32; the data
+    The head is read into host memory as far as it goes. Each text in it moves down by a byte, over the last byte of its length, which nobody
+    needs any more, and so gets a 0 at its end: names and vocabularies are used where they are. */
+
+#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
+#define IGNIS__GGUF_NAME_LIMIT 65535
+
+typedef enum ignis__gguf_kind { /* the numbers of the format */
+                                IGNIS__GGUF_U8,
+                                IGNIS__GGUF_I8,
+                                IGNIS__GGUF_U16,
+                                IGNIS__GGUF_I16,
+                                IGNIS__GGUF_U32,
+                                IGNIS__GGUF_I32,
+                                IGNIS__GGUF_F32,
+                                IGNIS__GGUF_BOOL,
+                                IGNIS__GGUF_STRING,
+                                IGNIS__GGUF_ARRAY,
+                                IGNIS__GGUF_U64,
+                                IGNIS__GGUF_I64,
+                                IGNIS__GGUF_F64,
+                                IGNIS__GGUF_KINDS
+} ignis__gguf_kind;
+
+static const struct {
+    const char *name;
+    int size; /* of a value; of a text or an array its length alone */
+} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},   {"i8", 1},   {"u16", 2},    {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
+                                          {"bool", 1}, {"text", 8}, {"array", 12}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+
+typedef enum ignis__gguf_type {
+    IGNIS__GGUF_Q4_0 = 2,
+    IGNIS__GGUF_Q4_1 = 3,
+    IGNIS__GGUF_Q8_0 = 8,
+    IGNIS__GGUF_Q4_K = 12,
+    IGNIS__GGUF_Q5_K = 13,
+    IGNIS__GGUF_Q6_K = 14
+} ignis__gguf_type;
+
+/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+static const struct {
+    const char *name;
+    uint32_t id;
+    int elements, bytes;
+    ignis_dtype dtype;
+    bool readable;
+} ignis__gguf_types[] = {
+    {"F32", 0, 1, 4, IGNIS_F32, true},
+    {"F16", 1, 1, 2, IGNIS_F16, true},
+    {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
+    {"Q4_1", IGNIS__GGUF_Q4_1, 32, 20, IGNIS_DTYPE_DEFAULT, true},
+    {"Q5_0", 6, 32, 22, IGNIS_DTYPE_DEFAULT, false},
+    {"Q5_1", 7, 32, 24, IGNIS_DTYPE_DEFAULT, false},
+    {"Q8_0", IGNIS__GGUF_Q8_0, 32, 34, IGNIS_DTYPE_DEFAULT, true},
+    {"Q2_K", 10, 256, 84, IGNIS_DTYPE_DEFAULT, false},
+    {"Q3_K", 11, 256, 110, IGNIS_DTYPE_DEFAULT, false},
+    {"Q4_K", IGNIS__GGUF_Q4_K, 256, 144, IGNIS_DTYPE_DEFAULT, true},
+    {"Q5_K", IGNIS__GGUF_Q5_K, 256, 176, IGNIS_DTYPE_DEFAULT, true},
+    {"Q6_K", IGNIS__GGUF_Q6_K, 256, 210, IGNIS_DTYPE_DEFAULT, true},
+    {"I8", 24, 1, 1, IGNIS_DTYPE_DEFAULT, false},
+    {"I16", 25, 1, 2, IGNIS_DTYPE_DEFAULT, false},
+    {"I32", 26, 1, 4, IGNIS_I32, false},
+    {"I64", 27, 1, 8, IGNIS_I64, false},
+    {"F64", 28, 1, 8, IGNIS_F64, true},
+    {"BF16", 30, 1, 2, IGNIS_BF16, true},
+};
+
+typedef struct ignis__gguf_key {
+    const char *name;
+    int64_t at;    /* of its value in the head: of the first item, if it is an array */
+    uint32_t kind; /* of the value; of the items, if it is an array */
+    int64_t count; /* of items; -1: no array */
+    int64_t name_at;
+} ignis__gguf_key;
+
+typedef struct ignis__gguf_tensor {
+    const char *name;
+    int type;           /* in ignis__gguf_types; -1: another one */
+    uint32_t id;        /* the file's number for it */
+    ignis_shape shape;  /* as Ignis has them: the fastest last */
+    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int64_t name_at;
+} ignis__gguf_tensor;
+
+/*  An open file. ignis__gguf_close ends it. */
+typedef struct ignis__gguf {
+    const char *path, *call;
+    int descriptor;
+    int64_t size;        /* of the file */
+    unsigned char *head; /* its first bytes */
+    int64_t have, at;    /* so many; the reader's place among them */
+    ignis__gguf_key *keys;
+    int64_t key_count; /* sorted by name, as the tensors are */
+    ignis__gguf_tensor *tensors;
+    int64_t tensor_count;
+    bool failed;
+} ignis__gguf;
+
+IGNIS__MAYBE_UNUSED static void ignis__gguf_close(ignis__gguf *file)
+{
+    ignis__free(file->keys);
+    ignis__free(file->tensors);
+    ignis__free(file->head);
+    if (file->descriptor >= 0)
+        ignis__file_close(file->descriptor);
+    memset(file, 0, sizeof *file);
+    file->descriptor = -1;
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (!file->failed)
+        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path, (long long)at, line);
+    file->failed = true;
+    return false;
+}
+
+/*  Sees to it that so many bytes from the reader's place on are there. `what` they are goes into the message. */
+static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
+{
+    int64_t wanted;
+    unsigned char *head;
+    if (file->failed)
+        return false;
+    if (bytes <= file->have - file->at)
+        return true;
+    if (bytes > file->size - file->at)
+        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what, (long long)bytes,
+                                (long long)(file->size - file->at));
+    if (file->at + bytes > IGNIS__GGUF_HEAD_LIMIT)
+        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld", what,
+                                (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
+    wanted = file->have * 2 < 65536 ? 65536 : file->have * 2;
+    wanted = wanted < file->at + bytes ? file->at + bytes : wanted;
+    wanted = wanted > file->size ? file->size : wanted;
+    head = (unsigned char *)ignis__alloc((size_t)wanted);
+    if (!head) {
+        ignis__fail_host_memory(file->call, (size_t)wanted);
+        file->failed = true;
+        return false;
+    }
+    if (file->have)
+        memcpy(head, file->head, (size_t)file->have);
+    ignis__free(file->head);
+    file->head = head;
+    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) != wanted - file->have) {
+        file->failed = true;
+        return ignis__file_fail(file->call, file->path, "read");
+    }
+    file->have = wanted;
+    return true;
+}
+
+static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
+{
+    uint64_t value = 0;
+    int i;
+    for (i = 0; i < size; i++)
+        value |= (uint64_t)from[i] << 8 * i;
+    return value;
+}
+
+/*  A number of so many bytes; 0 after a failure. */
+static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
+{
+    uint64_t value;
+    if (!ignis__gguf_need(file, size, what))
+        return 0;
+    value = ignis__gguf_bytes(file->head + file->at, size);
+    file->at += size;
+    return value;
+}
+
+/*  A count of things that take so many bytes at least: they have to be in the file. */
+static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
+{
+    int64_t at = file->at;
+    uint64_t count = ignis__gguf_take(file, 8, what);
+    if (!file->failed && count > (uint64_t)((file->size - file->at) / least))
+        ignis__gguf_fail(file, at, "%s is %llu, but %lld bytes are left of the file", what, (unsigned long long)count,
+                         (long long)(file->size - file->at));
+    return file->failed ? 0 : (int64_t)count;
+}
+
+/*  A text, which gets its 0: the place of its first byte now. */
+static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
+{
+    int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
+    if (!ignis__gguf_need(file, size, what))
+        return 0;
+    memmove(file->head + at - 1, file->head + at, (size_t)size);
+    file->head[at - 1 + size] = 0;
+    file->at += size;
+    return at - 1;
+}
+
+static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
+{
+    int64_t before = file->at, at = ignis__gguf_text(file, what), size = file->at - at - 1;
+    if (!file->failed && (size > IGNIS__GGUF_NAME_LIMIT || (int64_t)strlen((const char *)file->head + at) != size))
+        ignis__gguf_fail(file, before, "%s is longer than %d bytes, or holds a 0", what, IGNIS__GGUF_NAME_LIMIT);
+    return at;
+}
+
+/*  One key; its value is stepped over. */
+static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
+{
+    int64_t at, i;
+    key->name_at = ignis__gguf_name(file, "the name of a key");
+    at = file->at;
+    key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of a key");
+    key->count = -1;
+    if (key->kind == IGNIS__GGUF_ARRAY) {
+        key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of an array");
+        if (!file->failed && key->kind < IGNIS__GGUF_KINDS && key->kind != IGNIS__GGUF_ARRAY)
+            key->count = ignis__gguf_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
+    }
+    if (!file->failed && (key->kind >= IGNIS__GGUF_KINDS || key->kind == IGNIS__GGUF_ARRAY))
+        ignis__gguf_fail(file, at, "key %s has the unknown type %u, or is an array of arrays",
+                         ignis__name_write((const char *)file->head + key->name_at).text, (unsigned)key->kind);
+    key->at = file->at;
+    if (key->kind == IGNIS__GGUF_STRING) {
+        for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
+            (void)ignis__gguf_text(file, "a text");
+    } else if (!file->failed) {
+        int64_t bytes = (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        if (ignis__gguf_need(file, bytes, "the value of a key"))
+            file->at += bytes;
+    }
+}
+
+static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tensor)
+{
+    int64_t at, bytes = 0;
+    uint32_t ndim, i;
+    bool fits = true;
+    const char *name;
+    tensor->name_at = ignis__gguf_name(file, "the name of a tensor");
+    at = file->at;
+    ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
+    if (!file->failed && ndim > IGNIS_MAX_DIMS)
+        ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
+                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim, IGNIS_MAX_DIMS);
+    if (file->failed)
+        return;
+    tensor->shape.ndim = ndim ? (int)ndim : 1;
+    tensor->shape.dim[0] = 1;
+    for (i = 0; i < ndim; i++) {
+        uint64_t dim = ignis__gguf_take(file, 8, "a dimension of a tensor");
+        fits = fits && dim <= INT64_MAX;
+        tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
+    }
+    tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
+    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* one that does not fit is below 0 */
+    if (file->failed)
+        return;
+    name = (const char *)file->head + tensor->name_at;
+    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1; tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id;
+         tensor->type--)
+        continue;
+    if (tensor->type >= 0) {
+        int elements = ignis__gguf_types[tensor->type].elements;
+        ignis_shape blocks = tensor->shape;
+        if (fits && blocks.dim[blocks.ndim - 1] % elements != 0) {
+            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements", ignis__name_write(name).text,
+                             ignis__gguf_types[tensor->type].name, ignis__shape_write(&tensor->shape).text, elements);
+            return;
+        }
+        blocks.dim[blocks.ndim - 1] /= elements;
+        for (bytes = ignis__gguf_types[tensor->type].bytes, i = 0; i < (uint32_t)blocks.ndim; i++)
+            fits = fits && ignis__multiply(bytes, blocks.dim[i], &bytes);
+    }
+    if (!fits || tensor->begin < 0 || bytes > INT64_MAX - tensor->begin)
+        ignis__gguf_fail(file, at, "tensor %s, %s, has more bytes than 63 bits can count", ignis__name_write(name).text,
+                         ignis__shape_write(&tensor->shape).text);
+    else
+        tensor->end = tensor->begin + bytes;
+}
+
+static int ignis__gguf_key_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__gguf_key *)a)->name, ((const ignis__gguf_key *)b)->name);
+}
+
+static int ignis__gguf_tensor_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__gguf_tensor *)a)->name, ((const ignis__gguf_tensor *)b)->name);
+}
+
+static int ignis__gguf_place_order(const void *a, const void *b)
+{
+    const ignis__gguf_tensor *one = (const ignis__gguf_tensor *)a, *other = (const ignis__gguf_tensor *)b;
+    return one->begin != other->begin ? (one->begin < other->begin ? -1 : 1)
+           : one->end != other->end   ? (one->end < other->end ? -1 : 1)
+                                      : 0;
+}
+
+/*  The key of a name, null if there is none. */
+static const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
+{
+    ignis__gguf_key key = IGNIS__ZERO;
+    key.name = name;
+    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key, ignis__gguf_key_order)
+                           : NULL;
+}
+
+IGNIS__MAYBE_UNUSED static const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file, const char *name)
+{
+    ignis__gguf_tensor key = IGNIS__ZERO;
+    key.name = name;
+    return file->tensor_count
+               ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count, sizeof key, ignis__gguf_tensor_order)
+               : NULL;
+}
+
+/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
+
+static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
+{
+    file->failed = false; /* each lookup reports for itself */
+    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text, key->count < 0 ? "" : "an array of ",
+                     ignis__gguf_kinds[key->kind].name, wanted);
+    return IGNIS__GGUF_BAD;
+}
+
+/*  Any number at a place. Unsigned ones of 64 bits become doubles, or lose their highest bit. */
+static double ignis__gguf_real_at(const unsigned char *at, uint32_t kind)
+{
+    uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
+    uint32_t low = (uint32_t)bits;
+    float single;
+    double value;
+    switch (kind) {
+    case IGNIS__GGUF_I8: return (int8_t)bits;
+    case IGNIS__GGUF_I16: return (int16_t)bits;
+    case IGNIS__GGUF_I32: return (int32_t)low;
+    case IGNIS__GGUF_I64: return (double)(int64_t)bits;
+    case IGNIS__GGUF_F32: memcpy(&single, &low, sizeof single); return (double)single;
+    case IGNIS__GGUF_F64: memcpy(&value, &bits, sizeof value); return value;
+    default: return (double)bits;
+    }
+}
+
+static int64_t ignis__gguf_int_at(const unsigned char *at, uint32_t kind)
+{
+    uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
+    return kind == IGNIS__GGUF_I8    ? (int8_t)bits
+           : kind == IGNIS__GGUF_I16 ? (int16_t)bits
+           : kind == IGNIS__GGUF_I32 ? (int32_t)bits
+                                     : (int64_t)bits;
+}
+
+static bool ignis__gguf_is_int(uint32_t kind) { return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64; }
+
+static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
+
+/*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name, int64_t *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
+        return ignis__gguf_wrong(file, key, "a whole number");
+    *value = ignis__gguf_int_at(file->head + key->at, key->kind);
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits") : IGNIS__GGUF_FOUND;
+}
+
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name, double *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || !(ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)))
+        return ignis__gguf_wrong(file, key, "a number");
+    *value = ignis__gguf_real_at(file->head + key->at, key->kind);
+    return IGNIS__GGUF_FOUND;
+}
+
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || key->kind != IGNIS__GGUF_BOOL)
+        return ignis__gguf_wrong(file, key, "true or false");
+    *value = file->head[key->at] != 0;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+typedef struct ignis__gguf_items {
+    const unsigned char *at;
+    uint32_t kind;
+    int64_t left;
+} ignis__gguf_items;
+
+/*  A text's length has lost its highest byte, which was 0: the head is not that large. */
+IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
+{
+    const char *text = (const char *)items->at + 7;
+    *size = (size_t)ignis__gguf_bytes(items->at, 7);
+    items->at += 8 + *size;
+    items->left--;
+    return text;
+}
+
+IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items)
+{
+    int64_t value = ignis__gguf_int_at(items->at, items->kind);
+    items->at += ignis__gguf_kinds[items->kind].size;
+    items->left--;
+    return value;
+}
+
+IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items)
+{
+    double value = ignis__gguf_real_at(items->at, items->kind);
+    items->at += ignis__gguf_kinds[items->kind].size;
+    items->left--;
+    return value;
+}
+
+/*  The text of a key, with a 0 behind its *size bytes. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name, const char **text, size_t *size)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    ignis__gguf_items one;
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    if (key->count >= 0 || key->kind != IGNIS__GGUF_STRING)
+        return ignis__gguf_wrong(file, key, "a text");
+    one.at = file->head + key->at;
+    one.kind = key->kind;
+    one.left = 1;
+    *text = ignis__gguf_next_text(&one, size);
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
+IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name, ignis__gguf_kind like,
+                                                               ignis__gguf_items *items)
+{
+    const ignis__gguf_key *key = ignis__gguf_find(file, name);
+    bool fits;
+    if (!key)
+        return IGNIS__GGUF_NONE;
+    fits = like == IGNIS__GGUF_F64   ? ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)
+           : like == IGNIS__GGUF_I64 ? ignis__gguf_is_int(key->kind)
+                                     : key->kind == (uint32_t)like;
+    if (key->count < 0 || !fits)
+        return ignis__gguf_wrong(file, key,
+                                 like == IGNIS__GGUF_STRING ? "an array of texts"
+                                 : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
+                                                            : "an array of such values");
+    items->at = file->head + key->at;
+    items->kind = key->kind;
+    items->left = key->count;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  Places of the tensors: in the data, at multiples of the alignment, none over another. */
+static bool ignis__gguf_places(ignis__gguf *file)
+{
+    int64_t alignment = 32, data, i;
+    if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
+        return false;
+    if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
+        return ignis__gguf_fail(file, ignis__gguf_find(file, "general.alignment")->at,
+                                "general.alignment is %lld, not a power of two up to 2^30", (long long)alignment);
+    data = (file->at + alignment - 1) / alignment * alignment;
+    for (i = 0; i < file->tensor_count; i++) {
+        ignis__gguf_tensor *tensor = &file->tensors[i];
+        if (tensor->begin % alignment != 0)
+            return ignis__gguf_fail(file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
+        if (tensor->end > tensor->begin && (file->size < data || tensor->end > file->size - data))
+            return ignis__gguf_fail(file, tensor->name_at, "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)tensor->end,
+                                    (long long)(file->size < data ? 0 : file->size - data));
+        if (tensor->end == tensor->begin)
+            tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
+        tensor->begin += data;
+        tensor->end += data;
+    }
+    if (file->tensor_count > 1)
+        qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_place_order);
+    for (i = 1; i < file->tensor_count; i++)
+        if (file->tensors[i].begin < file->tensors[i - 1].end)
+            return ignis__gguf_fail(file, file->tensors[i].name_at, "tensor %s begins inside of tensor %s",
+                                    ignis__name_write(file->tensors[i].name).text, ignis__name_write(file->tensors[i - 1].name).text);
+    if (file->tensor_count > 1)
+        qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_tensor_order);
+    for (i = 1; i < file->tensor_count; i++)
+        if (strcmp(file->tensors[i - 1].name, file->tensors[i].name) == 0)
+            return ignis__gguf_fail(file, file->tensors[i].name_at, "there is a second tensor %s",
+                                    ignis__name_write(file->tensors[i].name).text);
+    return true;
+}
+
+/*  Room for so many keys or tensors, which the file has bytes for. */
+static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
+{
+    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size ? NULL : ignis__alloc((size_t)(count + 1) * size);
+    if (!room && !file->failed)
+        ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
+    file->failed = room == NULL;
+    return room;
+}
+
+/*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, const char *path, ignis__gguf *file)
+{
+    int64_t tensors = 0, keys = 0, i;
+    uint32_t version;
+    memset(file, 0, sizeof *file);
+    file->path = path;
+    file->call = call;
+    file->descriptor = ignis__file_open(path, &file->size);
+    if (file->descriptor < 0)
+        return ignis__file_fail(call, path, "opened");
+    if (file->size < 4 || !ignis__gguf_need(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
+        ignis__gguf_fail(file, 0, "it does not begin with \"GGUF\"");
+    file->at = 4;
+    version = (uint32_t)ignis__gguf_take(file, 4, "the version");
+    if (!file->failed && version != 2 && version != 3)
+        ignis__gguf_fail(file, 4, "the version is %u%s; 2 and 3 are known", (unsigned)version,
+                         version == 2u << 24 || version == 3u << 24 ? ", as in a big-endian file" : "");
+    tensors = ignis__gguf_count(file, 24, "the number of tensors");
+    keys = ignis__gguf_count(file, 13, "the number of keys");
+    file->keys = (ignis__gguf_key *)ignis__gguf_room(file, keys, sizeof *file->keys);
+    file->tensors = (ignis__gguf_tensor *)ignis__gguf_room(file, tensors, sizeof *file->tensors);
+    for (i = 0; i < keys && !file->failed; i++, file->key_count++)
+        ignis__gguf_read_key(file, &file->keys[i]);
+    for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
+        ignis__gguf_read_tensor(file, &file->tensors[i]);
+    for (i = 0; i < keys && !file->failed; i++) /* the head stays where it is now */
+        file->keys[i].name = (const char *)file->head + file->keys[i].name_at;
+    for (i = 0; i < tensors && !file->failed; i++)
+        file->tensors[i].name = (const char *)file->head + file->tensors[i].name_at;
+    if (!file->failed && keys > 1)
+        qsort(file->keys, (size_t)keys, sizeof *file->keys, ignis__gguf_key_order);
+    for (i = 1; i < keys && !file->failed; i++)
+        if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
+            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s", ignis__name_write(file->keys[i].name).text);
+    if (!file->failed && ignis__gguf_places(file))
+        return true;
+    ignis__gguf_close(file);
+    return false;
+}
+
 /* ===============================================================================================================
    >>text - tokenizers: text to ids, ids to text.
    =============================================================================================================== */
+
+/*  From here on written by tools/unicode_tables.py. */
+/* clang-format off */
+/*  Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits. */
+static const uint32_t ignis__char_kinds[] = {
+    0x30E, 0x3A0, 0x415, 0x5B0, 0x5F4, 0x600, 0x615, 0x7B0, 0xAA5, 0xAB0, 0xB2A, 0xB40, 0xB55, 0xB60, 0xB9A, 0xBA5, 0xBB0, 0xBCA, 0xBF0, 0xC05,
+    0xD70, 0xD85, 0xF70, 0xF85, 0x2C20, 0x2C65, 0x2D20, 0x2E05, 0x2E50, 0x2EC5, 0x2ED0, 0x2EE5, 0x2EF0, 0x3004, 0x3705, 0x3750, 0x3765, 0x3780,
+    0x37A5, 0x37E0, 0x37F5, 0x3800, 0x3865, 0x3870, 0x3885, 0x38B0, 0x38C5, 0x38D0, 0x38E5, 0x3A20, 0x3A35, 0x3F60, 0x3F75, 0x4820, 0x4834, 0x48A5,
+    0x5300, 0x5315, 0x5570, 0x5595, 0x55A0, 0x5605, 0x5890, 0x5914, 0x5BE0, 0x5BF4, 0x5C00, 0x5C14, 0x5C30, 0x5C44, 0x5C60, 0x5C74, 0x5C80, 0x5D05,
+    0x5EB0, 0x5EF5, 0x5F30, 0x6104, 0x61B0, 0x6205, 0x64B4, 0x660E, 0x66A0, 0x66E5, 0x6704, 0x6715, 0x6D40, 0x6D55, 0x6D64, 0x6DD0, 0x6DF4, 0x6E55,
+    0x6E74, 0x6E90, 0x6EA4, 0x6EE5, 0x6F0E, 0x6FA5, 0x6FD0, 0x6FF5, 0x7000, 0x7105, 0x7114, 0x7125, 0x7304, 0x74B0, 0x74D5, 0x7A64, 0x7B15, 0x7B20,
+    0x7C0E, 0x7CA5, 0x7EB4, 0x7F45, 0x7F60, 0x7FA5, 0x7FB0, 0x7FD4, 0x7FE0, 0x8005, 0x8164, 0x81A5, 0x81B4, 0x8245, 0x8254, 0x8285, 0x8294, 0x82E0,
+    0x8405, 0x8594, 0x85C0, 0x8605, 0x86B0, 0x8705, 0x8880, 0x8895, 0x88F0, 0x8974, 0x8A05, 0x8CA4, 0x8E20, 0x8E34, 0x9045, 0x93A4, 0x93D5, 0x93E4,
+    0x9505, 0x9514, 0x9585, 0x9624, 0x9640, 0x966E, 0x9700, 0x9715, 0x9814, 0x9840, 0x9855, 0x98D0, 0x98F5, 0x9910, 0x9935, 0x9A90, 0x9AA5, 0x9B10,
+    0x9B25, 0x9B30, 0x9B65, 0x9BA0, 0x9BC4, 0x9BD5, 0x9BE4, 0x9C50, 0x9C74, 0x9C90, 0x9CB4, 0x9CE5, 0x9CF0, 0x9D74, 0x9D80, 0x9DC5, 0x9DE0, 0x9DF5,
+    0x9E24, 0x9E40, 0x9E6E, 0x9F05, 0x9F20, 0x9F4A, 0x9FA0, 0x9FC5, 0x9FD0, 0x9FE4, 0x9FF0, 0xA014, 0xA040, 0xA055, 0xA0B0, 0xA0F5, 0xA110, 0xA135,
+    0xA290, 0xA2A5, 0xA310, 0xA325, 0xA340, 0xA355, 0xA370, 0xA385, 0xA3A0, 0xA3C4, 0xA3D0, 0xA3E4, 0xA430, 0xA474, 0xA490, 0xA4B4, 0xA4E0, 0xA514,
+    0xA520, 0xA595, 0xA5D0, 0xA5E5, 0xA5F0, 0xA66E, 0xA704, 0xA725, 0xA754, 0xA760, 0xA814, 0xA840, 0xA855, 0xA8E0, 0xA8F5, 0xA920, 0xA935, 0xAA90,
+    0xAAA5, 0xAB10, 0xAB25, 0xAB40, 0xAB55, 0xABA0, 0xABC4, 0xABD5, 0xABE4, 0xAC60, 0xAC74, 0xACA0, 0xACB4, 0xACE0, 0xAD05, 0xAD10, 0xAE05, 0xAE24,
+    0xAE40, 0xAE6E, 0xAF00, 0xAF95, 0xAFA4, 0xB000, 0xB014, 0xB040, 0xB055, 0xB0D0, 0xB0F5, 0xB110, 0xB135, 0xB290, 0xB2A5, 0xB310, 0xB325, 0xB340,
+    0xB355, 0xB3A0, 0xB3C4, 0xB3D5, 0xB3E4, 0xB450, 0xB474, 0xB490, 0xB4B4, 0xB4E0, 0xB554, 0xB580, 0xB5C5, 0xB5E0, 0xB5F5, 0xB624, 0xB640, 0xB66E,
+    0xB700, 0xB715, 0xB72A, 0xB780, 0xB824, 0xB835, 0xB840, 0xB855, 0xB8B0, 0xB8E5, 0xB910, 0xB925, 0xB960, 0xB995, 0xB9B0, 0xB9C5, 0xB9D0, 0xB9E5,
+    0xBA00, 0xBA35, 0xBA50, 0xBA85, 0xBAB0, 0xBAE5, 0xBBA0, 0xBBE4, 0xBC30, 0xBC64, 0xBC90, 0xBCA4, 0xBCE0, 0xBD05, 0xBD10, 0xBD74, 0xBD80, 0xBE6E,
+    0xBF0A, 0xBF30, 0xC004, 0xC055, 0xC0D0, 0xC0E5, 0xC110, 0xC125, 0xC290, 0xC2A5, 0xC3A0, 0xC3C4, 0xC3D5, 0xC3E4, 0xC450, 0xC464, 0xC490, 0xC4A4,
+    0xC4E0, 0xC554, 0xC570, 0xC585, 0xC5B0, 0xC5D5, 0xC5E0, 0xC605, 0xC624, 0xC640, 0xC66E, 0xC700, 0xC78A, 0xC7F0, 0xC805, 0xC814, 0xC840, 0xC855,
+    0xC8D0, 0xC8E5, 0xC910, 0xC925, 0xCA90, 0xCAA5, 0xCB40, 0xCB55, 0xCBA0, 0xCBC4, 0xCBD5, 0xCBE4, 0xCC50, 0xCC64, 0xCC90, 0xCCA4, 0xCCE0, 0xCD54,
+    0xCD70, 0xCDD5, 0xCDF0, 0xCE05, 0xCE24, 0xCE40, 0xCE6E, 0xCF00, 0xCF15, 0xCF34, 0xCF40, 0xD004, 0xD045, 0xD0D0, 0xD0E5, 0xD110, 0xD125, 0xD3B4,
+    0xD3D5, 0xD3E4, 0xD450, 0xD464, 0xD490, 0xD4A4, 0xD4E5, 0xD4F0, 0xD545, 0xD574, 0xD58A, 0xD5F5, 0xD624, 0xD640, 0xD66E, 0xD70A, 0xD790, 0xD7A5,
+    0xD800, 0xD814, 0xD840, 0xD855, 0xD970, 0xD9A5, 0xDB20, 0xDB35, 0xDBC0, 0xDBD5, 0xDBE0, 0xDC05, 0xDC70, 0xDCA4, 0xDCB0, 0xDCF4, 0xDD50, 0xDD64,
+    0xDD70, 0xDD84, 0xDE00, 0xDE6E, 0xDF00, 0xDF24, 0xDF40, 0xE015, 0xE314, 0xE325, 0xE344, 0xE3B0, 0xE405, 0xE474, 0xE4F0, 0xE50E, 0xE5A0, 0xE815,
+    0xE830, 0xE845, 0xE850, 0xE865, 0xE8B0, 0xE8C5, 0xEA40, 0xEA55, 0xEA60, 0xEA75, 0xEB14, 0xEB25, 0xEB44, 0xEBD5, 0xEBE0, 0xEC05, 0xEC50, 0xEC65,
+    0xEC70, 0xEC84, 0xECF0, 0xED0E, 0xEDA0, 0xEDC5, 0xEE00, 0xF005, 0xF010, 0xF184, 0xF1A0, 0xF20E, 0xF2AA, 0xF340, 0xF354, 0xF360, 0xF374, 0xF380,
+    0xF394, 0xF3A0, 0xF3E4, 0xF405, 0xF480, 0xF495, 0xF6D0, 0xF714, 0xF850, 0xF864, 0xF885, 0xF8D4, 0xF980, 0xF994, 0xFBD0, 0xFC64, 0xFC70, 0x10005,
+    0x102B4, 0x103F5, 0x1040E, 0x104A0, 0x10505, 0x10564, 0x105A5, 0x105E4, 0x10615, 0x10624, 0x10655, 0x10674, 0x106E5, 0x10714, 0x10755, 0x10824,
+    0x108E5, 0x108F4, 0x1090E, 0x109A4, 0x109E0, 0x10A05, 0x10C60, 0x10C75, 0x10C80, 0x10CD5, 0x10CE0, 0x10D05, 0x10FB0, 0x10FC5, 0x12490, 0x124A5,
+    0x124E0, 0x12505, 0x12570, 0x12585, 0x12590, 0x125A5, 0x125E0, 0x12605, 0x12890, 0x128A5, 0x128E0, 0x12905, 0x12B10, 0x12B25, 0x12B60, 0x12B85,
+    0x12BF0, 0x12C05, 0x12C10, 0x12C25, 0x12C60, 0x12C85, 0x12D70, 0x12D85, 0x13110, 0x13125, 0x13160, 0x13185, 0x135B0, 0x135D4, 0x13600, 0x1369A,
+    0x137D0, 0x13805, 0x13900, 0x13A05, 0x13F60, 0x13F85, 0x13FE0, 0x14015, 0x166D0, 0x166F5, 0x16800, 0x16815, 0x169B0, 0x16A05, 0x16EB0, 0x16EEE,
+    0x16F15, 0x16F90, 0x17005, 0x17124, 0x17160, 0x171F5, 0x17324, 0x17350, 0x17405, 0x17524, 0x17540, 0x17605, 0x176D0, 0x176E5, 0x17710, 0x17724,
+    0x17740, 0x17805, 0x17B44, 0x17D40, 0x17D75, 0x17D80, 0x17DC5, 0x17DD4, 0x17DE0, 0x17E0E, 0x17EA0, 0x17F0A, 0x17FA0, 0x180B4, 0x180E0, 0x180F4,
+    0x1810E, 0x181A0, 0x18205, 0x18790, 0x18805, 0x18854, 0x18875, 0x18A94, 0x18AA5, 0x18AB0, 0x18B05, 0x18F60, 0x19005, 0x191F0, 0x19204, 0x192C0,
+    0x19304, 0x193C0, 0x1946E, 0x19505, 0x196E0, 0x19705, 0x19750, 0x19805, 0x19AC0, 0x19B05, 0x19CA0, 0x19D0E, 0x19DAA, 0x19DB0, 0x1A005, 0x1A174,
+    0x1A1C0, 0x1A205, 0x1A554, 0x1A5F0, 0x1A604, 0x1A7D0, 0x1A7F4, 0x1A80E, 0x1A8A0, 0x1A90E, 0x1A9A0, 0x1AA75, 0x1AA80, 0x1AB04, 0x1ACF0, 0x1B004,
+    0x1B055, 0x1B344, 0x1B455, 0x1B4D0, 0x1B50E, 0x1B5A0, 0x1B6B4, 0x1B740, 0x1B804, 0x1B835, 0x1BA14, 0x1BAE5, 0x1BB0E, 0x1BBA5, 0x1BE64, 0x1BF40,
+    0x1C005, 0x1C244, 0x1C380, 0x1C40E, 0x1C4A0, 0x1C4D5, 0x1C50E, 0x1C5A5, 0x1C7E0, 0x1C805, 0x1C8B0, 0x1C905, 0x1CBB0, 0x1CBD5, 0x1CC00, 0x1CD04,
+    0x1CD30, 0x1CD44, 0x1CE95, 0x1CED4, 0x1CEE5, 0x1CF44, 0x1CF55, 0x1CF74, 0x1CFA5, 0x1CFB0, 0x1D005, 0x1DC04, 0x1E005, 0x1F160, 0x1F185, 0x1F1E0,
+    0x1F205, 0x1F460, 0x1F485, 0x1F4E0, 0x1F505, 0x1F580, 0x1F595, 0x1F5A0, 0x1F5B5, 0x1F5C0, 0x1F5D5, 0x1F5E0, 0x1F5F5, 0x1F7E0, 0x1F805, 0x1FB50,
+    0x1FB65, 0x1FBD0, 0x1FBE5, 0x1FBF0, 0x1FC25, 0x1FC50, 0x1FC65, 0x1FCD0, 0x1FD05, 0x1FD40, 0x1FD65, 0x1FDC0, 0x1FE05, 0x1FED0, 0x1FF25, 0x1FF50,
+    0x1FF65, 0x1FFD0, 0x200C4, 0x200E0, 0x203F4, 0x20410, 0x20544, 0x20550, 0x2070A, 0x20715, 0x20720, 0x2074A, 0x207A0, 0x207F5, 0x2080A, 0x208A0,
+    0x20905, 0x209D0, 0x20D04, 0x20F10, 0x21025, 0x21030, 0x21075, 0x21080, 0x210A5, 0x21140, 0x21155, 0x21160, 0x21195, 0x211E0, 0x21245, 0x21250,
+    0x21265, 0x21270, 0x21285, 0x21290, 0x212A5, 0x212E0, 0x212F5, 0x213A0, 0x213C5, 0x21400, 0x21455, 0x214A0, 0x214E5, 0x214F0, 0x2150A, 0x2160E,
+    0x21835, 0x2185E, 0x2189A, 0x218A0, 0x2460A, 0x249C0, 0x24B64, 0x24EAA, 0x25000, 0x2776A, 0x27940, 0x2C005, 0x2CE50, 0x2CEB5, 0x2CEF4, 0x2CF25,
+    0x2CF40, 0x2CFDA, 0x2CFE0, 0x2D005, 0x2D260, 0x2D275, 0x2D280, 0x2D2D5, 0x2D2E0, 0x2D305, 0x2D680, 0x2D6F5, 0x2D700, 0x2D7F4, 0x2D805, 0x2D970,
+    0x2DA05, 0x2DA70, 0x2DA85, 0x2DAF0, 0x2DB05, 0x2DB70, 0x2DB85, 0x2DBF0, 0x2DC05, 0x2DC70, 0x2DC85, 0x2DCF0, 0x2DD05, 0x2DD70, 0x2DD85, 0x2DDF0,
+    0x2DE04, 0x2E000, 0x2E2F5, 0x2E300, 0x30055, 0x3007E, 0x30080, 0x3021E, 0x302A4, 0x30300, 0x30315, 0x30360, 0x3038E, 0x303B5, 0x303D0, 0x30415,
+    0x30970, 0x30994, 0x309B0, 0x309D5, 0x30A00, 0x30A15, 0x30FB0, 0x30FC5, 0x31000, 0x31055, 0x31300, 0x31315, 0x318F0, 0x3192A, 0x31960, 0x31A05,
+    0x31C00, 0x31F05, 0x32000, 0x3220A, 0x322A0, 0x3248A, 0x32500, 0x3251A, 0x32600, 0x3280A, 0x328A0, 0x32B1A, 0x32C00, 0x34005, 0x4DC00, 0x4E005,
+    0xA48D0, 0xA4D05, 0xA4FE0, 0xA5005, 0xA60D0, 0xA6105, 0xA620E, 0xA62A5, 0xA62C0, 0xA6405, 0xA66F4, 0xA6730, 0xA6744, 0xA67E0, 0xA67F5, 0xA69E4,
+    0xA6A05, 0xA6E6E, 0xA6F04, 0xA6F20, 0xA7175, 0xA7200, 0xA7225, 0xA7890, 0xA78B5, 0xA7CE0, 0xA7D05, 0xA7D20, 0xA7D35, 0xA7D40, 0xA7D55, 0xA7DD0,
+    0xA7F25, 0xA8024, 0xA8035, 0xA8064, 0xA8075, 0xA80B4, 0xA80C5, 0xA8234, 0xA8280, 0xA82C4, 0xA82D0, 0xA830A, 0xA8360, 0xA8405, 0xA8740, 0xA8804,
+    0xA8825, 0xA8B44, 0xA8C60, 0xA8D0E, 0xA8DA0, 0xA8E04, 0xA8F25, 0xA8F80, 0xA8FB5, 0xA8FC0, 0xA8FD5, 0xA8FF4, 0xA900E, 0xA90A5, 0xA9264, 0xA92E0,
+    0xA9305, 0xA9474, 0xA9540, 0xA9605, 0xA97D0, 0xA9804, 0xA9845, 0xA9B34, 0xA9C10, 0xA9CF5, 0xA9D0E, 0xA9DA0, 0xA9E05, 0xA9E54, 0xA9E65, 0xA9F0E,
+    0xA9FA5, 0xA9FF0, 0xAA005, 0xAA294, 0xAA370, 0xAA405, 0xAA434, 0xAA445, 0xAA4C4, 0xAA4E0, 0xAA50E, 0xAA5A0, 0xAA605, 0xAA770, 0xAA7A5, 0xAA7B4,
+    0xAA7E5, 0xAAB04, 0xAAB15, 0xAAB24, 0xAAB55, 0xAAB74, 0xAAB95, 0xAABE4, 0xAAC05, 0xAAC14, 0xAAC25, 0xAAC30, 0xAADB5, 0xAADE0, 0xAAE05, 0xAAEB4,
+    0xAAF00, 0xAAF25, 0xAAF54, 0xAAF70, 0xAB015, 0xAB070, 0xAB095, 0xAB0F0, 0xAB115, 0xAB170, 0xAB205, 0xAB270, 0xAB285, 0xAB2F0, 0xAB305, 0xAB5B0,
+    0xAB5C5, 0xAB6A0, 0xAB705, 0xABE34, 0xABEB0, 0xABEC4, 0xABEE0, 0xABF0E, 0xABFA0, 0xAC005, 0xD7A40, 0xD7B05, 0xD7C70, 0xD7CB5, 0xD7FC0, 0xF9005,
+    0xFA6E0, 0xFA705, 0xFADA0, 0xFB005, 0xFB070, 0xFB135, 0xFB180, 0xFB1D5, 0xFB1E4, 0xFB1F5, 0xFB290, 0xFB2A5, 0xFB370, 0xFB385, 0xFB3D0, 0xFB3E5,
+    0xFB3F0, 0xFB405, 0xFB420, 0xFB435, 0xFB450, 0xFB465, 0xFBB20, 0xFBD35, 0xFD3E0, 0xFD505, 0xFD900, 0xFD925, 0xFDC80, 0xFDF05, 0xFDFC0, 0xFE004,
+    0xFE100, 0xFE204, 0xFE300, 0xFE334, 0xFE350, 0xFE4D4, 0xFE500, 0xFE705, 0xFE750, 0xFE765, 0xFEFD0, 0xFF10E, 0xFF1A0, 0xFF215, 0xFF3B0, 0xFF3F4,
+    0xFF400, 0xFF415, 0xFF5B0, 0xFF665, 0xFFBF0, 0xFFC25, 0xFFC80, 0xFFCA5, 0xFFD00, 0xFFD25, 0xFFD80, 0xFFDA5, 0xFFDD0, 0x100005, 0x1000C0,
+    0x1000D5, 0x100270, 0x100285, 0x1003B0, 0x1003C5, 0x1003E0, 0x1003F5, 0x1004E0, 0x100505, 0x1005E0, 0x100805, 0x100FB0, 0x10107A, 0x101340,
+    0x10140E, 0x10175A, 0x101790, 0x1018AA, 0x1018C0, 0x101FD4, 0x101FE0, 0x102805, 0x1029D0, 0x102A05, 0x102D10, 0x102E04, 0x102E1A, 0x102FC0,
+    0x103005, 0x10320A, 0x103240, 0x1032D5, 0x10341E, 0x103425, 0x1034AE, 0x1034B0, 0x103505, 0x103764, 0x1037B0, 0x103805, 0x1039E0, 0x103A05,
+    0x103C40, 0x103C85, 0x103D00, 0x103D1E, 0x103D60, 0x104005, 0x1049E0, 0x104A0E, 0x104AA0, 0x104B05, 0x104D40, 0x104D85, 0x104FC0, 0x105005,
+    0x105280, 0x105305, 0x105640, 0x105705, 0x1057B0, 0x1057C5, 0x1058B0, 0x1058C5, 0x105930, 0x105945, 0x105960, 0x105975, 0x105A20, 0x105A35,
+    0x105B20, 0x105B35, 0x105BA0, 0x105BB5, 0x105BD0, 0x105C05, 0x105F40, 0x106005, 0x107370, 0x107405, 0x107560, 0x107605, 0x107680, 0x107805,
+    0x107860, 0x107875, 0x107B10, 0x107B25, 0x107BB0, 0x108005, 0x108060, 0x108085, 0x108090, 0x1080A5, 0x108360, 0x108375, 0x108390, 0x1083C5,
+    0x1083D0, 0x1083F5, 0x108560, 0x10858A, 0x108605, 0x108770, 0x10879A, 0x108805, 0x1089F0, 0x108A7A, 0x108B00, 0x108E05, 0x108F30, 0x108F45,
+    0x108F60, 0x108FBA, 0x109005, 0x10916A, 0x1091C0, 0x109205, 0x1093A0, 0x109805, 0x109B80, 0x109BCA, 0x109BE5, 0x109C0A, 0x109D00, 0x109D2A,
+    0x10A005, 0x10A014, 0x10A040, 0x10A054, 0x10A070, 0x10A0C4, 0x10A105, 0x10A140, 0x10A155, 0x10A180, 0x10A195, 0x10A360, 0x10A384, 0x10A3B0,
+    0x10A3F4, 0x10A40A, 0x10A490, 0x10A605, 0x10A7DA, 0x10A7F0, 0x10A805, 0x10A9DA, 0x10AA00, 0x10AC05, 0x10AC80, 0x10AC95, 0x10AE54, 0x10AE70,
+    0x10AEBA, 0x10AF00, 0x10B005, 0x10B360, 0x10B405, 0x10B560, 0x10B58A, 0x10B605, 0x10B730, 0x10B78A, 0x10B805, 0x10B920, 0x10BA9A, 0x10BB00,
+    0x10C005, 0x10C490, 0x10C805, 0x10CB30, 0x10CC05, 0x10CF30, 0x10CFAA, 0x10D005, 0x10D244, 0x10D280, 0x10D30E, 0x10D3A0, 0x10D40E, 0x10D4A5,
+    0x10D660, 0x10D694, 0x10D6E0, 0x10D6F5, 0x10D860, 0x10E60A, 0x10E7F0, 0x10E805, 0x10EAA0, 0x10EAB4, 0x10EAD0, 0x10EB05, 0x10EB20, 0x10EC25,
+    0x10EC50, 0x10EFC4, 0x10F005, 0x10F1DA, 0x10F275, 0x10F280, 0x10F305, 0x10F464, 0x10F51A, 0x10F550, 0x10F705, 0x10F824, 0x10F860, 0x10FB05,
+    0x10FC5A, 0x10FCC0, 0x10FE05, 0x10FF70, 0x110004, 0x110035, 0x110384, 0x110470, 0x11052A, 0x11066E, 0x110704, 0x110715, 0x110734, 0x110755,
+    0x110760, 0x1107F4, 0x110835, 0x110B04, 0x110BB0, 0x110C24, 0x110C30, 0x110D05, 0x110E90, 0x110F0E, 0x110FA0, 0x111004, 0x111035, 0x111274,
+    0x111350, 0x11136E, 0x111400, 0x111445, 0x111454, 0x111475, 0x111480, 0x111505, 0x111734, 0x111740, 0x111765, 0x111770, 0x111804, 0x111835,
+    0x111B34, 0x111C15, 0x111C50, 0x111C94, 0x111CD0, 0x111CE4, 0x111D0E, 0x111DA5, 0x111DB0, 0x111DC5, 0x111DD0, 0x111E1A, 0x111F50, 0x112005,
+    0x112120, 0x112135, 0x1122C4, 0x112380, 0x1123E4, 0x1123F5, 0x112414, 0x112420, 0x112805, 0x112870, 0x112885, 0x112890, 0x1128A5, 0x1128E0,
+    0x1128F5, 0x1129E0, 0x1129F5, 0x112A90, 0x112B05, 0x112DF4, 0x112EB0, 0x112F0E, 0x112FA0, 0x113004, 0x113040, 0x113055, 0x1130D0, 0x1130F5,
+    0x113110, 0x113135, 0x113290, 0x1132A5, 0x113310, 0x113325, 0x113340, 0x113355, 0x1133A0, 0x1133B4, 0x1133D5, 0x1133E4, 0x113450, 0x113474,
+    0x113490, 0x1134B4, 0x1134E0, 0x113505, 0x113510, 0x113574, 0x113580, 0x1135D5, 0x113624, 0x113640, 0x113664, 0x1136D0, 0x113704, 0x113750,
+    0x113805, 0x1138A0, 0x1138B5, 0x1138C0, 0x1138E5, 0x1138F0, 0x113905, 0x113B60, 0x113B75, 0x113B84, 0x113C10, 0x113C24, 0x113C30, 0x113C54,
+    0x113C60, 0x113C74, 0x113CB0, 0x113CC4, 0x113D15, 0x113D24, 0x113D35, 0x113D40, 0x113E14, 0x113E30, 0x114005, 0x114354, 0x114475, 0x1144B0,
+    0x11450E, 0x1145A0, 0x1145E4, 0x1145F5, 0x114620, 0x114805, 0x114B04, 0x114C45, 0x114C60, 0x114C75, 0x114C80, 0x114D0E, 0x114DA0, 0x115805,
+    0x115AF4, 0x115B60, 0x115B84, 0x115C10, 0x115D85, 0x115DC4, 0x115DE0, 0x116005, 0x116304, 0x116410, 0x116445, 0x116450, 0x11650E, 0x1165A0,
+    0x116805, 0x116AB4, 0x116B85, 0x116B90, 0x116C0E, 0x116CA0, 0x116D0E, 0x116E40, 0x117005, 0x1171B0, 0x1171D4, 0x1172C0, 0x11730E, 0x1173AA,
+    0x1173C0, 0x117405, 0x117470, 0x118005, 0x1182C4, 0x1183B0, 0x118A05, 0x118E0E, 0x118EAA, 0x118F30, 0x118FF5, 0x119070, 0x119095, 0x1190A0,
+    0x1190C5, 0x119140, 0x119155, 0x119170, 0x119185, 0x119304, 0x119360, 0x119374, 0x119390, 0x1193B4, 0x1193F5, 0x119404, 0x119415, 0x119424,
+    0x119440, 0x11950E, 0x1195A0, 0x119A05, 0x119A80, 0x119AA5, 0x119D14, 0x119D80, 0x119DA4, 0x119E15, 0x119E20, 0x119E35, 0x119E44, 0x119E50,
+    0x11A005, 0x11A014, 0x11A0B5, 0x11A334, 0x11A3A5, 0x11A3B4, 0x11A3F0, 0x11A474, 0x11A480, 0x11A505, 0x11A514, 0x11A5C5, 0x11A8A4, 0x11A9A0,
+    0x11A9D5, 0x11A9E0, 0x11AB05, 0x11AF90, 0x11BC05, 0x11BE10, 0x11BF0E, 0x11BFA0, 0x11C005, 0x11C090, 0x11C0A5, 0x11C2F4, 0x11C370, 0x11C384,
+    0x11C405, 0x11C410, 0x11C50E, 0x11C5AA, 0x11C6D0, 0x11C725, 0x11C900, 0x11C924, 0x11CA80, 0x11CA94, 0x11CB70, 0x11D005, 0x11D070, 0x11D085,
+    0x11D0A0, 0x11D0B5, 0x11D314, 0x11D370, 0x11D3A4, 0x11D3B0, 0x11D3C4, 0x11D3E0, 0x11D3F4, 0x11D465, 0x11D474, 0x11D480, 0x11D50E, 0x11D5A0,
+    0x11D605, 0x11D660, 0x11D675, 0x11D690, 0x11D6A5, 0x11D8A4, 0x11D8F0, 0x11D904, 0x11D920, 0x11D934, 0x11D985, 0x11D990, 0x11DA0E, 0x11DAA0,
+    0x11DE08, 0x11DEA0, 0x11EE05, 0x11EF34, 0x11EF70, 0x11F004, 0x11F025, 0x11F034, 0x11F045, 0x11F110, 0x11F125, 0x11F344, 0x11F3B0, 0x11F3E4,
+    0x11F430, 0x11F50E, 0x11F5A4, 0x11F5B0, 0x11FB05, 0x11FB10, 0x11FC0A, 0x11FD50, 0x120005, 0x1239A0, 0x12400E, 0x1246F0, 0x124805, 0x125440,
+    0x12F905, 0x12FF10, 0x130005, 0x134300, 0x134404, 0x134415, 0x134474, 0x134560, 0x134605, 0x143FB0, 0x144005, 0x146470, 0x161005, 0x1611E4,
+    0x16130E, 0x1613A0, 0x168005, 0x16A390, 0x16A405, 0x16A5F0, 0x16A60E, 0x16A6A0, 0x16A705, 0x16ABF0, 0x16AC0E, 0x16ACA0, 0x16AD05, 0x16AEE0,
+    0x16AF04, 0x16AF50, 0x16B005, 0x16B304, 0x16B370, 0x16B405, 0x16B440, 0x16B50E, 0x16B5A0, 0x16B5BA, 0x16B620, 0x16B635, 0x16B780, 0x16B7D5,
+    0x16B900, 0x16D405, 0x16D6D0, 0x16D70E, 0x16D7A0, 0x16E405, 0x16E80A, 0x16E970, 0x16F005, 0x16F4B0, 0x16F4F4, 0x16F505, 0x16F514, 0x16F880,
+    0x16F8F4, 0x16F935, 0x16FA00, 0x16FE05, 0x16FE20, 0x16FE35, 0x16FE44, 0x16FE50, 0x16FF04, 0x16FF20, 0x16FF48, 0x16FF70, 0x170005, 0x187F80,
+    0x188005, 0x18CD60, 0x18CFF5, 0x18D090, 0x1AFF05, 0x1AFF40, 0x1AFF55, 0x1AFFC0, 0x1AFFD5, 0x1AFFF0, 0x1B0005, 0x1B1230, 0x1B1325, 0x1B1330,
+    0x1B1505, 0x1B1530, 0x1B1555, 0x1B1560, 0x1B1645, 0x1B1680, 0x1B1705, 0x1B2FC0, 0x1BC005, 0x1BC6B0, 0x1BC705, 0x1BC7D0, 0x1BC805, 0x1BC890,
+    0x1BC905, 0x1BC9A0, 0x1BC9D4, 0x1BC9F0, 0x1CCF0E, 0x1CCFA0, 0x1CF004, 0x1CF2E0, 0x1CF304, 0x1CF470, 0x1D1654, 0x1D16A0, 0x1D16D4, 0x1D1730,
+    0x1D17B4, 0x1D1830, 0x1D1854, 0x1D18C0, 0x1D1AA4, 0x1D1AE0, 0x1D2424, 0x1D2450, 0x1D2C0A, 0x1D2D40, 0x1D2E0A, 0x1D2F40, 0x1D360A, 0x1D3790,
+    0x1D4005, 0x1D4550, 0x1D4565, 0x1D49D0, 0x1D49E5, 0x1D4A00, 0x1D4A25, 0x1D4A30, 0x1D4A55, 0x1D4A70, 0x1D4A95, 0x1D4AD0, 0x1D4AE5, 0x1D4BA0,
+    0x1D4BB5, 0x1D4BC0, 0x1D4BD5, 0x1D4C40, 0x1D4C55, 0x1D5060, 0x1D5075, 0x1D50B0, 0x1D50D5, 0x1D5150, 0x1D5165, 0x1D51D0, 0x1D51E5, 0x1D53A0,
+    0x1D53B5, 0x1D53F0, 0x1D5405, 0x1D5450, 0x1D5465, 0x1D5470, 0x1D54A5, 0x1D5510, 0x1D5525, 0x1D6A60, 0x1D6A85, 0x1D6C10, 0x1D6C25, 0x1D6DB0,
+    0x1D6DC5, 0x1D6FB0, 0x1D6FC5, 0x1D7150, 0x1D7165, 0x1D7350, 0x1D7365, 0x1D74F0, 0x1D7505, 0x1D76F0, 0x1D7705, 0x1D7890, 0x1D78A5, 0x1D7A90,
+    0x1D7AA5, 0x1D7C30, 0x1D7C45, 0x1D7CC0, 0x1D7CEE, 0x1D8000, 0x1DA004, 0x1DA370, 0x1DA3B4, 0x1DA6D0, 0x1DA754, 0x1DA760, 0x1DA844, 0x1DA850,
+    0x1DA9B4, 0x1DAA00, 0x1DAA14, 0x1DAB00, 0x1DF005, 0x1DF1F0, 0x1DF255, 0x1DF2B0, 0x1E0004, 0x1E0070, 0x1E0084, 0x1E0190, 0x1E01B4, 0x1E0220,
+    0x1E0234, 0x1E0250, 0x1E0264, 0x1E02B0, 0x1E0305, 0x1E06E0, 0x1E08F4, 0x1E0900, 0x1E1005, 0x1E12D0, 0x1E1304, 0x1E1375, 0x1E13E0, 0x1E140E,
+    0x1E14A0, 0x1E14E5, 0x1E14F0, 0x1E2905, 0x1E2AE4, 0x1E2AF0, 0x1E2C05, 0x1E2EC4, 0x1E2F0E, 0x1E2FA0, 0x1E4D05, 0x1E4EC4, 0x1E4F0E, 0x1E4FA0,
+    0x1E5D05, 0x1E5EE4, 0x1E5F05, 0x1E5F1E, 0x1E5FB0, 0x1E7E05, 0x1E7E70, 0x1E7E85, 0x1E7EC0, 0x1E7ED5, 0x1E7EF0, 0x1E7F05, 0x1E7FF0, 0x1E8005,
+    0x1E8C50, 0x1E8C7A, 0x1E8D04, 0x1E8D70, 0x1E9005, 0x1E9444, 0x1E94B5, 0x1E94C0, 0x1E950E, 0x1E95A0, 0x1EC71A, 0x1ECAC0, 0x1ECADA, 0x1ECB00,
+    0x1ECB1A, 0x1ECB50, 0x1ED01A, 0x1ED2E0, 0x1ED2FA, 0x1ED3E0, 0x1EE005, 0x1EE040, 0x1EE055, 0x1EE200, 0x1EE215, 0x1EE230, 0x1EE245, 0x1EE250,
+    0x1EE275, 0x1EE280, 0x1EE295, 0x1EE330, 0x1EE345, 0x1EE380, 0x1EE395, 0x1EE3A0, 0x1EE3B5, 0x1EE3C0, 0x1EE425, 0x1EE430, 0x1EE475, 0x1EE480,
+    0x1EE495, 0x1EE4A0, 0x1EE4B5, 0x1EE4C0, 0x1EE4D5, 0x1EE500, 0x1EE515, 0x1EE530, 0x1EE545, 0x1EE550, 0x1EE575, 0x1EE580, 0x1EE595, 0x1EE5A0,
+    0x1EE5B5, 0x1EE5C0, 0x1EE5D5, 0x1EE5E0, 0x1EE5F5, 0x1EE600, 0x1EE615, 0x1EE630, 0x1EE645, 0x1EE650, 0x1EE675, 0x1EE6B0, 0x1EE6C5, 0x1EE730,
+    0x1EE745, 0x1EE780, 0x1EE795, 0x1EE7D0, 0x1EE7E5, 0x1EE7F0, 0x1EE805, 0x1EE8A0, 0x1EE8B5, 0x1EE9C0, 0x1EEA15, 0x1EEA40, 0x1EEA55, 0x1EEAA0,
+    0x1EEAB5, 0x1EEBC0, 0x1F100A, 0x1F10D0, 0x1F1304, 0x1F14A0, 0x1F1504, 0x1F16A0, 0x1F1704, 0x1F18A0, 0x1FBF0E, 0x1FBFA0, 0x200005, 0x2A6E00,
+    0x2A7005, 0x2B73A0, 0x2B7405, 0x2B81E0, 0x2B8205, 0x2CEA20, 0x2CEB05, 0x2EBE10, 0x2EBF05, 0x2EE5E0, 0x2F8005, 0x2FA1E0, 0x300005, 0x3134B0,
+    0x313505, 0x323B00, 0xE01004, 0xE01F00,
+};
+/*  Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with what is before it. */
+static const uint32_t ignis__char_marks[] = {
+    0x601CD, 0x62BD1, 0x62DB9, 0x635D1, 0x637B1, 0x639B9, 0x64395, 0x647B9, 0x64F95, 0x653B9, 0x66803, 0x673B9, 0x67BCD, 0x68001, 0x685CD, 0x68601,
+    0x68BE1, 0x68DCD, 0x68FB9, 0x695CD, 0x69BB9, 0x69E00, 0x6A1CD, 0x6A7B9, 0x6AFCD, 0x6B1D1, 0x6B3B9, 0x6B7CD, 0x6B9D3, 0x6BBD5, 0x6BFD3, 0x6C1D5,
+    0x6C5D3, 0x6C7CD, 0x6E000, 0x6E801, 0x6EA00, 0x6FC01, 0x6FE00, 0x70E01, 0x71000, 0x907CD, 0x91000, 0xB23B9, 0xB25CD, 0xB2DB9, 0xB2FCD, 0xB35BD,
+    0xB37B9, 0xB39CD, 0xB45B9, 0xB51CD, 0xB55B9, 0xB57CD, 0xB5BBD, 0xB5DC9, 0xB5FCD, 0xB6015, 0xB6217, 0xB6419, 0xB661B, 0xB681D, 0xB6A1F, 0xB6C21,
+    0xB6E23, 0xB7025, 0xB7227, 0xB7629, 0xB782B, 0xB7A2D, 0xB7C00, 0xB7E2F, 0xB8000, 0xB8231, 0xB8433, 0xB8600, 0xB89CD, 0xB8BB9, 0xB8C00, 0xB8E25,
+    0xB9000, 0xC21CD, 0xC303D, 0xC323F, 0xC3441, 0xC3600, 0xC9637, 0xC9839, 0xC9A3B, 0xC9C3D, 0xC9E3F, 0xCA041, 0xCA243, 0xCA445, 0xCA7CD, 0xCABB9,
+    0xCAFCD, 0xCB9B9, 0xCBBCD, 0xCBFB9, 0xCC000, 0xCE047, 0xCE200, 0xDADCD, 0xDBA00, 0xDBFCD, 0xDC7B9, 0xDC9CD, 0xDCA00, 0xDCFCD, 0xDD200, 0xDD5B9,
+    0xDD7CD, 0xDDBB9, 0xDDC00, 0xE2249, 0xE2400, 0xE61CD, 0xE63B9, 0xE65CD, 0xE69B9, 0xE6BCD, 0xE6FB9, 0xE75CD, 0xE77B9, 0xE7BCD, 0xE7DB9, 0xE7FCD,
+    0xE85B9, 0xE87CD, 0xE89B9, 0xE8BCD, 0xE8DB9, 0xE8FCD, 0xE91B9, 0xE93CD, 0xE9600, 0xFD7CD, 0xFE5B9, 0xFE7CD, 0xFE800, 0x102DCD, 0x103400,
+    0x1037CD, 0x104800, 0x104BCD, 0x105000, 0x1053CD, 0x105C00, 0x10B3B9, 0x10B800, 0x11A9CD, 0x11C400, 0x11C7B9, 0x11C9CD, 0x11CDB9, 0x11CFCD,
+    0x11D3B9, 0x11D5CD, 0x11DBB9, 0x11E037, 0x11E239, 0x11E43B, 0x11E7CD, 0x11EDB9, 0x11EFCD, 0x11F3B9, 0x11F7CD, 0x120000, 0x12780F, 0x127A00,
+    0x129A13, 0x129C00, 0x12A3CD, 0x12A5B9, 0x12A7CD, 0x12AA00, 0x12B001, 0x12C000, 0x13780F, 0x137A00, 0x137C01, 0x137E00, 0x139A13, 0x139C00,
+    0x13AE01, 0x13B000, 0x13B801, 0x13BC00, 0x13BE01, 0x13C000, 0x146601, 0x146800, 0x146C01, 0x146E00, 0x14780F, 0x147A00, 0x149A13, 0x149C00,
+    0x14B201, 0x14B800, 0x14BC01, 0x14BE00, 0x15780F, 0x157A00, 0x159A13, 0x159C00, 0x16780F, 0x167A00, 0x167C01, 0x167E00, 0x169A13, 0x169C00,
+    0x16AC01, 0x16B000, 0x16B801, 0x16BC00, 0x177C01, 0x177E00, 0x179A13, 0x179C00, 0x17AE01, 0x17B000, 0x189A13, 0x189C00, 0x18AAA9, 0x18ACB7,
+    0x18AE00, 0x19780F, 0x197A00, 0x198401, 0x198600, 0x199A13, 0x199C00, 0x19AA01, 0x19AE00, 0x1A7C01, 0x1A7E00, 0x1A9A13, 0x1A9C00, 0x1AAE01,
+    0x1AB000, 0x1B9413, 0x1B9600, 0x1B9E01, 0x1BA000, 0x1BBE01, 0x1BC000, 0x1C70CF, 0x1C7413, 0x1C7600, 0x1C90D7, 0x1C9800, 0x1D70ED, 0x1D7400,
+    0x1D90F5, 0x1D9800, 0x1E31B9, 0x1E3400, 0x1E6BB9, 0x1E6C00, 0x1E6FB9, 0x1E7000, 0x1E73B1, 0x1E7400, 0x1E8601, 0x1E8800, 0x1E9A01, 0x1E9C00,
+    0x1EA401, 0x1EA600, 0x1EAE01, 0x1EB000, 0x1EB801, 0x1EBA00, 0x1ED201, 0x1ED400, 0x1EE303, 0x1EE505, 0x1EE601, 0x1EE909, 0x1EEA01, 0x1EEE00,
+    0x1EF001, 0x1EF200, 0x1EF505, 0x1EFC00, 0x1F0105, 0x1F0201, 0x1F05CD, 0x1F0813, 0x1F0A00, 0x1F0DCD, 0x1F1000, 0x1F2601, 0x1F2800, 0x1F3A01,
+    0x1F3C00, 0x1F4401, 0x1F4600, 0x1F4E01, 0x1F5000, 0x1F5801, 0x1F5A00, 0x1F7201, 0x1F7400, 0x1F8DB9, 0x1F8E00, 0x205C01, 0x205E00, 0x206E0F,
+    0x207000, 0x207213, 0x207600, 0x211BB9, 0x211C00, 0x22C201, 0x22EC00, 0x235001, 0x238600, 0x26BBCD, 0x26C000, 0x2E2813, 0x2E2A00, 0x2E6813,
+    0x2E6A00, 0x2FA413, 0x2FA600, 0x2FBBCD, 0x2FBC00, 0x3153C9, 0x315400, 0x3273BD, 0x3275CD, 0x3277B9, 0x327800, 0x342FCD, 0x3431B9, 0x343200,
+    0x34C013, 0x34C200, 0x34EBCD, 0x34FA00, 0x34FFB9, 0x350000, 0x3561CD, 0x356BB9, 0x3577CD, 0x357BB9, 0x357C00, 0x36680F, 0x366A01, 0x366C00,
+    0x368813, 0x368A00, 0x36D7CD, 0x36D9B9, 0x36DBCD, 0x36E800, 0x375413, 0x375800, 0x37CC0F, 0x37CE00, 0x37E413, 0x37E800, 0x386E0F, 0x387000,
+    0x39A1CD, 0x39A600, 0x39A803, 0x39ABB9, 0x39B5CD, 0x39B9B9, 0x39C1CD, 0x39C200, 0x39C403, 0x39D200, 0x39DBB9, 0x39DC00, 0x39E9CD, 0x39EA00,
+    0x39F1CD, 0x39F400, 0x3B81CD, 0x3B85B9, 0x3B87CD, 0x3B95B9, 0x3B97CD, 0x3B9BD5, 0x3B9DAD, 0x3B9FB9, 0x3BA195, 0x3BA3CD, 0x3BEC00, 0x3BF7CD,
+    0x3BF9D3, 0x3BFBB9, 0x3BFDCD, 0x3BFFB9, 0x3C0000, 0x3EE201, 0x3EE400, 0x3EE601, 0x3EE800, 0x3EEA01, 0x3EEC00, 0x3EEE01, 0x3EF000, 0x3EF201,
+    0x3EF400, 0x3EF601, 0x3EF800, 0x3EFA01, 0x3EFC00, 0x3F7601, 0x3F7800, 0x3F7C01, 0x3F7E00, 0x3F9201, 0x3F9400, 0x3F9601, 0x3F9800, 0x3FA601,
+    0x3FA800, 0x3FB601, 0x3FB800, 0x3FC601, 0x3FC800, 0x3FD601, 0x3FD800, 0x3FDC01, 0x3FE000, 0x3FF201, 0x3FF400, 0x3FF601, 0x3FF800, 0x3FFA01,
+    0x3FFC00, 0x400001, 0x400400, 0x41A1CD, 0x41A403, 0x41A9CD, 0x41B003, 0x41B7CD, 0x41BA00, 0x41C3CD, 0x41C400, 0x41CA03, 0x41CFCD, 0x41D1B9,
+    0x41D3CD, 0x41D403, 0x41D9B9, 0x41E1CD, 0x41E200, 0x424C01, 0x424E00, 0x425401, 0x425800, 0x465201, 0x465600, 0x55B801, 0x55BA00, 0x59DFCD,
+    0x59E400, 0x5AFE13, 0x5B0000, 0x5BC1CD, 0x5C0000, 0x6055B5, 0x6057C9, 0x6059D1, 0x605BBD, 0x605DC1, 0x606000, 0x613211, 0x613600, 0x14CDFCD,
+    0x14CE000, 0x14CE9CD, 0x14CFC00, 0x14D3DCD, 0x14D4000, 0x14DE1CD, 0x14DE400, 0x1500C13, 0x1500E00, 0x1518813, 0x1518A00, 0x151C1CD, 0x151E400,
+    0x15257B9, 0x1525C00, 0x152A613, 0x152A800, 0x153660F, 0x1536800, 0x1538013, 0x1538200, 0x15561CD, 0x1556200, 0x15565CD, 0x15569B9, 0x1556A00,
+    0x1556FCD, 0x1557200, 0x1557DCD, 0x1558000, 0x15583CD, 0x1558400, 0x155EC13, 0x155EE00, 0x157DA13, 0x157DC00, 0x1F20001, 0x1F41C00, 0x1F42001,
+    0x1F42200, 0x1F42401, 0x1F42600, 0x1F42A01, 0x1F43E00, 0x1F44001, 0x1F44200, 0x1F44401, 0x1F44600, 0x1F44A01, 0x1F44E00, 0x1F45401, 0x1F4DC00,
+    0x1F4E001, 0x1F5B400, 0x1F63A01, 0x1F63C35, 0x1F63E01, 0x1F64000, 0x1F65401, 0x1F66E00, 0x1F67001, 0x1F67A00, 0x1F67C01, 0x1F67E00, 0x1F68001,
+    0x1F68400, 0x1F68601, 0x1F68A00, 0x1F68C01, 0x1F69E00, 0x1FC41CD, 0x1FC4FB9, 0x1FC5DCD, 0x1FC6000, 0x203FBB9, 0x203FC00, 0x205C1B9, 0x205C200,
+    0x206EDCD, 0x206F600, 0x2141BB9, 0x2141C00, 0x2141FCD, 0x2142000, 0x21471CD, 0x2147203, 0x21475B9, 0x2147600, 0x2147E13, 0x2148000, 0x215CBCD,
+    0x215CDB9, 0x215CE00, 0x2208C13, 0x2208E00, 0x220FE13, 0x2210000, 0x2217213, 0x221740F, 0x2217600, 0x22201CD, 0x2220600, 0x2224E01, 0x2225000,
+    0x2226613, 0x2226A00, 0x222E60F, 0x222E800, 0x2238013, 0x2238200, 0x223940F, 0x2239600, 0x2246A13, 0x2246C0F, 0x2246E00, 0x225D20F, 0x225D413,
+    0x225D600, 0x226780F, 0x2267A00, 0x2267C01, 0x2267E00, 0x2269A13, 0x2269C00, 0x226AE01, 0x226B000, 0x226CDCD, 0x226DA00, 0x226E1CD, 0x226EA00,
+    0x2288413, 0x2288600, 0x2288C0F, 0x2288E00, 0x2296001, 0x2296200, 0x2297401, 0x2297600, 0x2297A01, 0x2297C00, 0x2298413, 0x229860F, 0x2298800,
+    0x22B5E01, 0x22B6000, 0x22B7E13, 0x22B800F, 0x22B8200, 0x22C7E13, 0x22C8000, 0x22D6C13, 0x22D6E0F, 0x22D7000, 0x22E5613, 0x22E5800, 0x2387E13,
+    0x2388000, 0x2D5E003, 0x2D5EA00, 0x2D661CD, 0x2D66E00, 0x3793C03, 0x3793E00, 0x3A2BC01, 0x3A2CBB1, 0x3A2CE03, 0x3A2D400, 0x3A2DBC5, 0x3A2DDB1,
+    0x3A2E600, 0x3A2F7B9, 0x3A30600, 0x3A30BCD, 0x3A315B9, 0x3A31800, 0x3A355CD, 0x3A35C00, 0x3A37601, 0x3A38200, 0x3A485CD, 0x3A48A00, 0x3C001CD,
+    0x3C00E00, 0x3C011CD, 0x3C03200, 0x3C037CD, 0x3C04400, 0x3C047CD, 0x3C04A00, 0x3C04DCD, 0x3C05600, 0x3D1A1B9, 0x3D1AE00, 0x3D289CD, 0x3D2940F,
+    0x3D29600, 0x5F00001, 0x5F43C00,
+};
+/*  A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0. */
+static const uint64_t ignis__char_parts[] = {
+    0x3000008200300, 0x3040008200301, 0x3080008200302, 0x30C0008200303, 0x3100008200308, 0x314000820030A, 0x31C0008600327, 0x3200008A00300,
+    0x3240008A00301, 0x3280008A00302, 0x32C0008A00308, 0x3300009200300, 0x3340009200301, 0x3380009200302, 0x33C0009200308, 0x3440009C00303,
+    0x3480009E00300, 0x34C0009E00301, 0x3500009E00302, 0x3540009E00303, 0x3580009E00308, 0x364000AA00300, 0x368000AA00301, 0x36C000AA00302,
+    0x370000AA00308, 0x374000B200301, 0x380000C200300, 0x384000C200301, 0x388000C200302, 0x38C000C200303, 0x390000C200308, 0x394000C20030A,
+    0x39C000C600327, 0x3A0000CA00300, 0x3A4000CA00301, 0x3A8000CA00302, 0x3AC000CA00308, 0x3B0000D200300, 0x3B4000D200301, 0x3B8000D200302,
+    0x3BC000D200308, 0x3C4000DC00303, 0x3C8000DE00300, 0x3CC000DE00301, 0x3D0000DE00302, 0x3D4000DE00303, 0x3D8000DE00308, 0x3E4000EA00300,
+    0x3E8000EA00301, 0x3EC000EA00302, 0x3F0000EA00308, 0x3F4000F200301, 0x3FC000F200308, 0x4000008200304, 0x404000C200304, 0x4080008200306,
+    0x40C000C200306, 0x4100008200328, 0x414000C200328, 0x4180008600301, 0x41C000C600301, 0x4200008600302, 0x424000C600302, 0x4280008600307,
+    0x42C000C600307, 0x430000860030C, 0x434000C60030C, 0x438000880030C, 0x43C000C80030C, 0x4480008A00304, 0x44C000CA00304, 0x4500008A00306,
+    0x454000CA00306, 0x4580008A00307, 0x45C000CA00307, 0x4600008A00328, 0x464000CA00328, 0x4680008A0030C, 0x46C000CA0030C, 0x4700008E00302,
+    0x474000CE00302, 0x4780008E00306, 0x47C000CE00306, 0x4800008E00307, 0x484000CE00307, 0x4880008E00327, 0x48C000CE00327, 0x4900009000302,
+    0x494000D000302, 0x4A00009200303, 0x4A4000D200303, 0x4A80009200304, 0x4AC000D200304, 0x4B00009200306, 0x4B4000D200306, 0x4B80009200328,
+    0x4BC000D200328, 0x4C00009200307, 0x4D00009400302, 0x4D4000D400302, 0x4D80009600327, 0x4DC000D600327, 0x4E40009800301, 0x4E8000D800301,
+    0x4EC0009800327, 0x4F0000D800327, 0x4F4000980030C, 0x4F8000D80030C, 0x50C0009C00301, 0x510000DC00301, 0x5140009C00327, 0x518000DC00327,
+    0x51C0009C0030C, 0x520000DC0030C, 0x5300009E00304, 0x534000DE00304, 0x5380009E00306, 0x53C000DE00306, 0x5400009E0030B, 0x544000DE0030B,
+    0x550000A400301, 0x554000E400301, 0x558000A400327, 0x55C000E400327, 0x560000A40030C, 0x564000E40030C, 0x568000A600301, 0x56C000E600301,
+    0x570000A600302, 0x574000E600302, 0x578000A600327, 0x57C000E600327, 0x580000A60030C, 0x584000E60030C, 0x588000A800327, 0x58C000E800327,
+    0x590000A80030C, 0x594000E80030C, 0x5A0000AA00303, 0x5A4000EA00303, 0x5A8000AA00304, 0x5AC000EA00304, 0x5B0000AA00306, 0x5B4000EA00306,
+    0x5B8000AA0030A, 0x5BC000EA0030A, 0x5C0000AA0030B, 0x5C4000EA0030B, 0x5C8000AA00328, 0x5CC000EA00328, 0x5D0000AE00302, 0x5D4000EE00302,
+    0x5D8000B200302, 0x5DC000F200302, 0x5E0000B200308, 0x5E4000B400301, 0x5E8000F400301, 0x5EC000B400307, 0x5F0000F400307, 0x5F4000B40030C,
+    0x5F8000F40030C, 0x6800009E0031B, 0x684000DE0031B, 0x6BC000AA0031B, 0x6C0000EA0031B, 0x734000820030C, 0x738000C20030C, 0x73C000920030C,
+    0x740000D20030C, 0x7440009E0030C, 0x748000DE0030C, 0x74C000AA0030C, 0x750000EA0030C, 0x754001B800304, 0x758001F800304, 0x75C001B800301,
+    0x760001F800301, 0x764001B80030C, 0x768001F80030C, 0x76C001B800300, 0x770001F800300, 0x7780018800304, 0x77C001C800304, 0x7800044C00304,
+    0x7840044E00304, 0x7880018C00304, 0x78C001CC00304, 0x7980008E0030C, 0x79C000CE0030C, 0x7A0000960030C, 0x7A4000D60030C, 0x7A80009E00328,
+    0x7AC000DE00328, 0x7B0003D400304, 0x7B4003D600304, 0x7B80036E0030C, 0x7BC005240030C, 0x7C0000D40030C, 0x7D00008E00301, 0x7D4000CE00301,
+    0x7E00009C00300, 0x7E4000DC00300, 0x7E80018A00301, 0x7EC001CA00301, 0x7F00018C00301, 0x7F4001CC00301, 0x7F8001B000301, 0x7FC001F000301,
+    0x800000820030F, 0x804000C20030F, 0x8080008200311, 0x80C000C200311, 0x8100008A0030F, 0x814000CA0030F, 0x8180008A00311, 0x81C000CA00311,
+    0x820000920030F, 0x824000D20030F, 0x8280009200311, 0x82C000D200311, 0x8300009E0030F, 0x834000DE0030F, 0x8380009E00311, 0x83C000DE00311,
+    0x840000A40030F, 0x844000E40030F, 0x848000A400311, 0x84C000E400311, 0x850000AA0030F, 0x854000EA0030F, 0x858000AA00311, 0x85C000EA00311,
+    0x860000A600326, 0x864000E600326, 0x868000A800326, 0x86C000E800326, 0x878000900030C, 0x87C000D00030C, 0x8980008200307, 0x89C000C200307,
+    0x8A00008A00327, 0x8A4000CA00327, 0x8A8001AC00304, 0x8AC001EC00304, 0x8B0001AA00304, 0x8B4001EA00304, 0x8B80009E00307, 0x8BC000DE00307,
+    0x8C00045C00304, 0x8C40045E00304, 0x8C8000B200304, 0x8CC000F200304, 0xD000060000000, 0xD040060200000, 0xD0C0062600000, 0xD100061000301,
+    0xDD00057200000, 0xDF80007600000, 0xE140015000301, 0xE180072200301, 0xE1C0016E00000, 0xE200072A00301, 0xE240072E00301, 0xE280073200301,
+    0xE300073E00301, 0xE380074A00301, 0xE3C0075200301, 0xE400079400301, 0xEA80073200308, 0xEAC0074A00308, 0xEB00076200301, 0xEB40076A00301,
+    0xEB80076E00301, 0xEBC0077200301, 0xEC00079600301, 0xF280077200308, 0xF2C0078A00308, 0xF300077E00301, 0xF340078A00301, 0xF380079200301,
+    0xF4C007A400301, 0xF50007A400308, 0x10000082A00300, 0x10040082A00308, 0x100C0082600301, 0x101C0080C00308, 0x10300083400301, 0x10340083000300,
+    0x10380084600306, 0x10640083000306, 0x10E40087000306, 0x11400086A00300, 0x11440086A00308, 0x114C0086600301, 0x115C008AC00308, 0x11700087400301,
+    0x11740087000300, 0x11780088600306, 0x11D8008E80030F, 0x11DC008EA0030F, 0x13040082C00306, 0x13080086C00306, 0x13400082000306, 0x13440086000306,
+    0x13480082000308, 0x134C0086000308, 0x13580082A00306, 0x135C0086A00306, 0x1368009B000308, 0x136C009B200308, 0x13700082C00308, 0x13740086C00308,
+    0x13780082E00308, 0x137C0086E00308, 0x13880083000304, 0x138C0087000304, 0x13900083000308, 0x13940087000308, 0x13980083C00308, 0x139C0087C00308,
+    0x13A8009D000308, 0x13AC009D200308, 0x13B00085A00308, 0x13B40089A00308, 0x13B80084600304, 0x13BC0088600304, 0x13C00084600308, 0x13C40088600308,
+    0x13C8008460030B, 0x13CC008860030B, 0x13D00084E00308, 0x13D40088E00308, 0x13E00085600308, 0x13E40089600308, 0x188800C4E00653, 0x188C00C4E00654,
+    0x189000C9000654, 0x189400C4E00655, 0x189800C9400654, 0x1B0000DAA00654, 0x1B0800D8200654, 0x1B4C00DA400654, 0x24A4012500093C, 0x24C4012600093C,
+    0x24D0012660093C, 0x25600122A0093C, 0x25640122C0093C, 0x25680122E0093C, 0x256C012380093C, 0x2570012420093C, 0x2574012440093C, 0x2578012560093C,
+    0x257C0125E0093C, 0x272C0138E009BE, 0x27300138E009D7, 0x277001342009BC, 0x277401344009BC, 0x277C0135E009BC, 0x28CC0146400A3C, 0x28D80147000A3C,
+    0x29640142C00A3C, 0x29680142E00A3C, 0x296C0143800A3C, 0x29780145600A3C, 0x2D200168E00B56, 0x2D2C0168E00B3E, 0x2D300168E00B57, 0x2D700164200B3C,
+    0x2D740164400B3C, 0x2E500172400BD7, 0x2F280178C00BBE, 0x2F2C0178E00BBE, 0x2F300178C00BD7, 0x31200188C00C56, 0x33000197E00CD5, 0x331C0198C00CD5,
+    0x33200198C00CD6, 0x33280198C00CC2, 0x332C0199400CD5, 0x352801A8C00D3E, 0x352C01A8E00D3E, 0x353001A8C00D57, 0x376801BB200DCA, 0x377001BB200DCF,
+    0x377401BB800DCA, 0x377801BB200DDF, 0x3D0C01E8400FB7, 0x3D3401E9800FB7, 0x3D4801EA200FB7, 0x3D5C01EAC00FB7, 0x3D7001EB600FB7, 0x3DA401E8000FB5,
+    0x3DCC01EE200F72, 0x3DD401EE200F74, 0x3DD801F6400F80, 0x3DE001F6600F80, 0x3E0401EE200F80, 0x3E4C01F2400FB7, 0x3E7401F3800FB7, 0x3E8801F4200FB7,
+    0x3E9C01F4C00FB7, 0x3EB001F5600FB7, 0x3EE401F2000FB5, 0x40980204A0102E, 0x6C180360A01B35, 0x6C200360E01B35, 0x6C280361201B35, 0x6C300361601B35,
+    0x6C380361A01B35, 0x6C480362201B35, 0x6CEC0367401B35, 0x6CF40367801B35, 0x6D000367C01B35, 0x6D040367E01B35, 0x6D0C0368401B35, 0x78000008200325,
+    0x7804000C200325, 0x78080008400307, 0x780C000C400307, 0x78100008400323, 0x7814000C400323, 0x78180008400331, 0x781C000C400331, 0x78200018E00301,
+    0x7824001CE00301, 0x78280008800307, 0x782C000C800307, 0x78300008800323, 0x7834000C800323, 0x78380008800331, 0x783C000C800331, 0x78400008800327,
+    0x7844000C800327, 0x7848000880032D, 0x784C000C80032D, 0x78500022400300, 0x78540022600300, 0x78580022400301, 0x785C0022600301, 0x78600008A0032D,
+    0x7864000CA0032D, 0x78680008A00330, 0x786C000CA00330, 0x78700045000306, 0x78740045200306, 0x78780008C00307, 0x787C000CC00307, 0x78800008E00304,
+    0x7884000CE00304, 0x78880009000307, 0x788C000D000307, 0x78900009000323, 0x7894000D000323, 0x78980009000308, 0x789C000D000308, 0x78A00009000327,
+    0x78A4000D000327, 0x78A8000900032E, 0x78AC000D00032E, 0x78B00009200330, 0x78B4000D200330, 0x78B80019E00301, 0x78BC001DE00301, 0x78C00009600301,
+    0x78C4000D600301, 0x78C80009600323, 0x78CC000D600323, 0x78D00009600331, 0x78D4000D600331, 0x78D80009800323, 0x78DC000D800323, 0x78E003C6C00304,
+    0x78E403C6E00304, 0x78E80009800331, 0x78EC000D800331, 0x78F0000980032D, 0x78F4000D80032D, 0x78F80009A00301, 0x78FC000DA00301, 0x79000009A00307,
+    0x7904000DA00307, 0x79080009A00323, 0x790C000DA00323, 0x79100009C00307, 0x7914000DC00307, 0x79180009C00323, 0x791C000DC00323, 0x79200009C00331,
+    0x7924000DC00331, 0x79280009C0032D, 0x792C000DC0032D, 0x7930001AA00301, 0x7934001EA00301, 0x7938001AA00308, 0x793C001EA00308, 0x79400029800300,
+    0x79440029A00300, 0x79480029800301, 0x794C0029A00301, 0x7950000A000301, 0x7954000E000301, 0x7958000A000307, 0x795C000E000307, 0x7960000A400307,
+    0x7964000E400307, 0x7968000A400323, 0x796C000E400323, 0x797003CB400304, 0x797403CB600304, 0x7978000A400331, 0x797C000E400331, 0x7980000A600307,
+    0x7984000E600307, 0x7988000A600323, 0x798C000E600323, 0x7990002B400307, 0x7994002B600307, 0x7998002C000307, 0x799C002C200307, 0x79A003CC400307,
+    0x79A403CC600307, 0x79A8000A800307, 0x79AC000E800307, 0x79B0000A800323, 0x79B4000E800323, 0x79B8000A800331, 0x79BC000E800331, 0x79C0000A80032D,
+    0x79C4000E80032D, 0x79C8000AA00324, 0x79CC000EA00324, 0x79D0000AA00330, 0x79D4000EA00330, 0x79D8000AA0032D, 0x79DC000EA0032D, 0x79E0002D000301,
+    0x79E4002D200301, 0x79E8002D400308, 0x79EC002D600308, 0x79F0000AC00303, 0x79F4000EC00303, 0x79F8000AC00323, 0x79FC000EC00323, 0x7A00000AE00300,
+    0x7A04000EE00300, 0x7A08000AE00301, 0x7A0C000EE00301, 0x7A10000AE00308, 0x7A14000EE00308, 0x7A18000AE00307, 0x7A1C000EE00307, 0x7A20000AE00323,
+    0x7A24000EE00323, 0x7A28000B000307, 0x7A2C000F000307, 0x7A30000B000308, 0x7A34000F000308, 0x7A38000B200307, 0x7A3C000F200307, 0x7A40000B400302,
+    0x7A44000F400302, 0x7A48000B400323, 0x7A4C000F400323, 0x7A50000B400331, 0x7A54000F400331, 0x7A58000D000331, 0x7A5C000E800308, 0x7A60000EE0030A,
+    0x7A64000F20030A, 0x7A6C002FE00307, 0x7A800008200323, 0x7A84000C200323, 0x7A880008200309, 0x7A8C000C200309, 0x7A900018400301, 0x7A94001C400301,
+    0x7A980018400300, 0x7A9C001C400300, 0x7AA00018400309, 0x7AA4001C400309, 0x7AA80018400303, 0x7AAC001C400303, 0x7AB003D4000302, 0x7AB403D4200302,
+    0x7AB80020400301, 0x7ABC0020600301, 0x7AC00020400300, 0x7AC40020600300, 0x7AC80020400309, 0x7ACC0020600309, 0x7AD00020400303, 0x7AD40020600303,
+    0x7AD803D4000306, 0x7ADC03D4200306, 0x7AE00008A00323, 0x7AE4000CA00323, 0x7AE80008A00309, 0x7AEC000CA00309, 0x7AF00008A00303, 0x7AF4000CA00303,
+    0x7AF80019400301, 0x7AFC001D400301, 0x7B000019400300, 0x7B04001D400300, 0x7B080019400309, 0x7B0C001D400309, 0x7B100019400303, 0x7B14001D400303,
+    0x7B1803D7000302, 0x7B1C03D7200302, 0x7B200009200309, 0x7B24000D200309, 0x7B280009200323, 0x7B2C000D200323, 0x7B300009E00323, 0x7B34000DE00323,
+    0x7B380009E00309, 0x7B3C000DE00309, 0x7B40001A800301, 0x7B44001E800301, 0x7B48001A800300, 0x7B4C001E800300, 0x7B50001A800309, 0x7B54001E800309,
+    0x7B58001A800303, 0x7B5C001E800303, 0x7B6003D9800302, 0x7B6403D9A00302, 0x7B680034000301, 0x7B6C0034200301, 0x7B700034000300, 0x7B740034200300,
+    0x7B780034000309, 0x7B7C0034200309, 0x7B800034000303, 0x7B840034200303, 0x7B880034000323, 0x7B8C0034200323, 0x7B90000AA00323, 0x7B94000EA00323,
+    0x7B98000AA00309, 0x7B9C000EA00309, 0x7BA00035E00301, 0x7BA40036000301, 0x7BA80035E00300, 0x7BAC0036000300, 0x7BB00035E00309, 0x7BB40036000309,
+    0x7BB80035E00303, 0x7BBC0036000303, 0x7BC00035E00323, 0x7BC40036000323, 0x7BC8000B200300, 0x7BCC000F200300, 0x7BD0000B200323, 0x7BD4000F200323,
+    0x7BD8000B200309, 0x7BDC000F200309, 0x7BE0000B200303, 0x7BE4000F200303, 0x7C000076200313, 0x7C040076200314, 0x7C0803E0000300, 0x7C0C03E0200300,
+    0x7C1003E0000301, 0x7C1403E0200301, 0x7C1803E0000342, 0x7C1C03E0200342, 0x7C200072200313, 0x7C240072200314, 0x7C2803E1000300, 0x7C2C03E1200300,
+    0x7C3003E1000301, 0x7C3403E1200301, 0x7C3803E1000342, 0x7C3C03E1200342, 0x7C400076A00313, 0x7C440076A00314, 0x7C4803E2000300, 0x7C4C03E2200300,
+    0x7C5003E2000301, 0x7C5403E2200301, 0x7C600072A00313, 0x7C640072A00314, 0x7C6803E3000300, 0x7C6C03E3200300, 0x7C7003E3000301, 0x7C7403E3200301,
+    0x7C800076E00313, 0x7C840076E00314, 0x7C8803E4000300, 0x7C8C03E4200300, 0x7C9003E4000301, 0x7C9403E4200301, 0x7C9803E4000342, 0x7C9C03E4200342,
+    0x7CA00072E00313, 0x7CA40072E00314, 0x7CA803E5000300, 0x7CAC03E5200300, 0x7CB003E5000301, 0x7CB403E5200301, 0x7CB803E5000342, 0x7CBC03E5200342,
+    0x7CC00077200313, 0x7CC40077200314, 0x7CC803E6000300, 0x7CCC03E6200300, 0x7CD003E6000301, 0x7CD403E6200301, 0x7CD803E6000342, 0x7CDC03E6200342,
+    0x7CE00073200313, 0x7CE40073200314, 0x7CE803E7000300, 0x7CEC03E7200300, 0x7CF003E7000301, 0x7CF403E7200301, 0x7CF803E7000342, 0x7CFC03E7200342,
+    0x7D000077E00313, 0x7D040077E00314, 0x7D0803E8000300, 0x7D0C03E8200300, 0x7D1003E8000301, 0x7D1403E8200301, 0x7D200073E00313, 0x7D240073E00314,
+    0x7D2803E9000300, 0x7D2C03E9200300, 0x7D3003E9000301, 0x7D3403E9200301, 0x7D400078A00313, 0x7D440078A00314, 0x7D4803EA000300, 0x7D4C03EA200300,
+    0x7D5003EA000301, 0x7D5403EA200301, 0x7D5803EA000342, 0x7D5C03EA200342, 0x7D640074A00314, 0x7D6C03EB200300, 0x7D7403EB200301, 0x7D7C03EB200342,
+    0x7D800079200313, 0x7D840079200314, 0x7D8803EC000300, 0x7D8C03EC200300, 0x7D9003EC000301, 0x7D9403EC200301, 0x7D9803EC000342, 0x7D9C03EC200342,
+    0x7DA00075200313, 0x7DA40075200314, 0x7DA803ED000300, 0x7DAC03ED200300, 0x7DB003ED000301, 0x7DB403ED200301, 0x7DB803ED000342, 0x7DBC03ED200342,
+    0x7DC00076200300, 0x7DC40076200301, 0x7DC80076A00300, 0x7DCC0076A00301, 0x7DD00076E00300, 0x7DD40076E00301, 0x7DD80077200300, 0x7DDC0077200301,
+    0x7DE00077E00300, 0x7DE40077E00301, 0x7DE80078A00300, 0x7DEC0078A00301, 0x7DF00079200300, 0x7DF40079200301, 0x7E0003E0000345, 0x7E0403E0200345,
+    0x7E0803E0400345, 0x7E0C03E0600345, 0x7E1003E0800345, 0x7E1403E0A00345, 0x7E1803E0C00345, 0x7E1C03E0E00345, 0x7E2003E1000345, 0x7E2403E1200345,
+    0x7E2803E1400345, 0x7E2C03E1600345, 0x7E3003E1800345, 0x7E3403E1A00345, 0x7E3803E1C00345, 0x7E3C03E1E00345, 0x7E4003E4000345, 0x7E4403E4200345,
+    0x7E4803E4400345, 0x7E4C03E4600345, 0x7E5003E4800345, 0x7E5403E4A00345, 0x7E5803E4C00345, 0x7E5C03E4E00345, 0x7E6003E5000345, 0x7E6403E5200345,
+    0x7E6803E5400345, 0x7E6C03E5600345, 0x7E7003E5800345, 0x7E7403E5A00345, 0x7E7803E5C00345, 0x7E7C03E5E00345, 0x7E8003EC000345, 0x7E8403EC200345,
+    0x7E8803EC400345, 0x7E8C03EC600345, 0x7E9003EC800345, 0x7E9403ECA00345, 0x7E9803ECC00345, 0x7E9C03ECE00345, 0x7EA003ED000345, 0x7EA403ED200345,
+    0x7EA803ED400345, 0x7EAC03ED600345, 0x7EB003ED800345, 0x7EB403EDA00345, 0x7EB803EDC00345, 0x7EBC03EDE00345, 0x7EC00076200306, 0x7EC40076200304,
+    0x7EC803EE000345, 0x7ECC0076200345, 0x7ED00075800345, 0x7ED80076200342, 0x7EDC03F6C00345, 0x7EE00072200306, 0x7EE40072200304, 0x7EE80072200300,
+    0x7EEC0072200301, 0x7EF00072200345, 0x7EF80077200000, 0x7F040015000342, 0x7F0803EE800345, 0x7F0C0076E00345, 0x7F100075C00345, 0x7F180076E00342,
+    0x7F1C03F8C00345, 0x7F200072A00300, 0x7F240072A00301, 0x7F280072E00300, 0x7F2C0072E00301, 0x7F300072E00345, 0x7F3403F7E00300, 0x7F3803F7E00301,
+    0x7F3C03F7E00342, 0x7F400077200306, 0x7F440077200304, 0x7F480079400300, 0x7F4C0079400301, 0x7F580077200342, 0x7F5C0079400342, 0x7F600073200306,
+    0x7F640073200304, 0x7F680073200300, 0x7F6C0073200301, 0x7F7403FFC00300, 0x7F7803FFC00301, 0x7F7C03FFC00342, 0x7F800078A00306, 0x7F840078A00304,
+    0x7F880079600300, 0x7F8C0079600301, 0x7F900078200313, 0x7F940078200314, 0x7F980078A00342, 0x7F9C0079600342, 0x7FA00074A00306, 0x7FA40074A00304,
+    0x7FA80074A00300, 0x7FAC0074A00301, 0x7FB00074200314, 0x7FB40015000300, 0x7FB80015000301, 0x7FBC000C000000, 0x7FC803EF800345, 0x7FCC0079200345,
+    0x7FD00079C00345, 0x7FD80079200342, 0x7FDC03FEC00345, 0x7FE00073E00300, 0x7FE40073E00301, 0x7FE80075200300, 0x7FEC0075200301, 0x7FF00075200345,
+    0x7FF40016800000, 0x80000400400000, 0x80040400600000, 0x84980075200000, 0x84A80009600000, 0x84AC000820030A, 0x86680432000338, 0x866C0432400338,
+    0x86B80432800338, 0x8734043A000338, 0x8738043A800338, 0x873C043A400338, 0x88100440600338, 0x88240441000338, 0x88300441600338, 0x88900444600338,
+    0x88980444A00338, 0x89040447800338, 0x89100448600338, 0x891C0448A00338, 0x89240449000338, 0x89800007A00338, 0x8988044C200338, 0x89B40449A00338,
+    0x89B80007800338, 0x89BC0007C00338, 0x89C0044C800338, 0x89C4044CA00338, 0x89D0044E400338, 0x89D4044E600338, 0x89E0044EC00338, 0x89E4044EE00338,
+    0x8A00044F400338, 0x8A04044F600338, 0x8A100450400338, 0x8A140450600338, 0x8A200450C00338, 0x8A240450E00338, 0x8AB00454400338, 0x8AB40455000338,
+    0x8AB80455200338, 0x8ABC0455600338, 0x8B80044F800338, 0x8B84044FA00338, 0x8B880452200338, 0x8B8C0452400338, 0x8BA80456400338, 0x8BAC0456600338,
+    0x8BB00456800338, 0x8BB40456A00338, 0x8CA40601000000, 0x8CA80601200000, 0xAB70055BA00338, 0xC1300609603099, 0xC1380609A03099, 0xC1400609E03099,
+    0xC148060A203099, 0xC150060A603099, 0xC158060AA03099, 0xC160060AE03099, 0xC168060B203099, 0xC170060B603099, 0xC178060BA03099, 0xC180060BE03099,
+    0xC188060C203099, 0xC194060C803099, 0xC19C060CC03099, 0xC1A4060D003099, 0xC1C0060DE03099, 0xC1C4060DE0309A, 0xC1CC060E403099, 0xC1D0060E40309A,
+    0xC1D8060EA03099, 0xC1DC060EA0309A, 0xC1E4060F003099, 0xC1E8060F00309A, 0xC1F0060F603099, 0xC1F4060F60309A, 0xC2500608C03099, 0xC2780613A03099,
+    0xC2B00615603099, 0xC2B80615A03099, 0xC2C00615E03099, 0xC2C80616203099, 0xC2D00616603099, 0xC2D80616A03099, 0xC2E00616E03099, 0xC2E80617203099,
+    0xC2F00617603099, 0xC2F80617A03099, 0xC3000617E03099, 0xC3080618203099, 0xC3140618803099, 0xC31C0618C03099, 0xC3240619003099, 0xC3400619E03099,
+    0xC3440619E0309A, 0xC34C061A403099, 0xC350061A40309A, 0xC358061AA03099, 0xC35C061AA0309A, 0xC364061B003099, 0xC368061B00309A, 0xC370061B603099,
+    0xC374061B60309A, 0xC3D00614C03099, 0xC3DC061DE03099, 0xC3E0061E003099, 0xC3E4061E203099, 0xC3E8061E403099, 0xC3F8061FA03099, 0x3E4001189000000,
+    0x3E4040CDE800000, 0x3E40811D9400000, 0x3E40C1199000000, 0x3E4100DDA200000, 0x3E41409C6400000, 0x3E4180A7CA00000, 0x3E41C13F3800000,
+    0x3E42013F3800000, 0x3E4240B2A200000, 0x3E428123A200000, 0x3E42C0AB0E00000, 0x3E4300B29000000, 0x3E4340C3EC00000, 0x3E4380ECD200000,
+    0x3E43C0FF0A00000, 0x3E44010C7E00000, 0x3E44410F7400000, 0x3E448111F000000, 0x3E44C1211E00000, 0x3E4500D40400000, 0x3E4540DA3600000,
+    0x3E4580E1B200000, 0x3E45C0E7BC00000, 0x3E4601087A00000, 0x3E464122D400000, 0x3E468133E200000, 0x3E46C09D0400000, 0x3E4700A6EA00000,
+    0x3E4740D60800000, 0x3E4780E43600000, 0x3E47C10C5A00000, 0x3E48013C3C00000, 0x3E4840BAA000000, 0x3E4880DFD600000, 0x3E48C10B9A00000,
+    0x3E490112C800000, 0x3E4940C59200000, 0x3E498103B000000, 0x3E49C1103E00000, 0x3E4A00BD9400000, 0x3E4A40CE2E00000, 0x3E4A80DAD400000,
+    0x3E4AC0E5F800000, 0x3E4B01219C00000, 0x3E4B409F0C00000, 0x3E4B80A36E00000, 0x3E4BC0A5BC00000, 0x3E4C00C98800000, 0x3E4C40D5A600000,
+    0x3E4C80E42000000, 0x3E4CC0EDCE00000, 0x3E4D01000200000, 0x3E4D410C0C00000, 0x3E4D810CB800000, 0x3E4DC11BDE00000, 0x3E4E012E6400000,
+    0x3E4E4136DE00000, 0x3E4E813BF400000, 0x3E4EC0F11800000, 0x3E4F00F2FE00000, 0x3E4F40FB4000000, 0x3E4F81079200000, 0x3E4FC1260800000,
+    0x3E50013CFE00000, 0x3E504115AC00000, 0x3E5080B1BE00000, 0x3E50C0BE0800000, 0x3E5100F8C000000, 0x3E514100FC00000, 0x3E5180E4C400000,
+    0x3E51C0F19400000, 0x3E5201198400000, 0x3E52412DEE00000, 0x3E5280B1B000000, 0x3E52C0B8C400000, 0x3E5300D42600000, 0x3E5340DBB400000,
+    0x3E5380DE1E00000, 0x3E53C0FA5E00000, 0x3E5400FC6E00000, 0x3E54412C9600000, 0x3E5480A5A400000, 0x3E54C1011600000, 0x3E5500A3B800000,
+    0x3E5540A39800000, 0x3E5580F43800000, 0x3E55C0FB7C00000, 0x3E560107E200000, 0x3E56412CEA00000, 0x3E5681170000000, 0x3E56C0C59E00000,
+    0x3E5700D40400000, 0x3E574115FC00000, 0x3E57809C7200000, 0x3E57C0B7CE00000, 0x3E5800C02400000, 0x3E5840E70E00000, 0x3E5880EAE000000,
+    0x3E58C0A62E00000, 0x3E5900F1F600000, 0x3E59409F7E00000, 0x3E5980BF5200000, 0x3E59C09C1A00000, 0x3E5A00D99800000, 0x3E5A40CAF000000,
+    0x3E5A80FA4400000, 0x3E5AC0A78600000, 0x3E5B00B0BC00000, 0x3E5B40EE0200000, 0x3E5B81089200000, 0x3E5BC1155400000, 0x3E5C00D77400000,
+    0x3E5C411F6000000, 0x3E5C80D91000000, 0x3E5CC0C5FC00000, 0x3E5D0105CA00000, 0x3E5D40C74000000, 0x3E5D80EACA00000, 0x3E5DC09D5C00000,
+    0x3E5E00A2D200000, 0x3E5E40A39200000, 0x3E5E80D10200000, 0x3E5EC0F9CE00000, 0x3E5F0104DE00000, 0x3E5F4115A400000, 0x3E5F81239E00000,
+    0x3E5FC0A5EA00000, 0x3E6000A88400000, 0x3E6040B2E600000, 0x3E6080BDD800000, 0x3E60C0CB8A00000, 0x3E6100DFFC00000, 0x3E6140F25400000,
+    0x3E61812B5A00000, 0x3E61C134D400000, 0x3E62013D2E00000, 0x3E62413D9C00000, 0x3E6280A53600000, 0x3E62C0CD8C00000, 0x3E6300D6EE00000,
+    0x3E63411EC400000, 0x3E6380BCE800000, 0x3E63C0C32000000, 0x3E6400C40000000, 0x3E6440C93400000, 0x3E6480DE4600000, 0x3E64C0E29200000,
+    0x3E6500E91200000, 0x3E6540F39400000, 0x3E6580FBE800000, 0x3E65C100DE00000, 0x3E66011E4C00000, 0x3E664109DC00000, 0x3E6681204600000,
+    0x3E66C1269400000, 0x3E6700A42E00000, 0x3E6740A54600000, 0x3E6780A97A00000, 0x3E67C0E19000000, 0x3E6801118400000, 0x3E6841155400000,
+    0x3E6880BD9200000, 0x3E68C0BFEA00000, 0x3E6900C6F600000, 0x3E6940D75C00000, 0x3E6980F87C00000, 0x3E69C0E6EA00000, 0x3E6A009DC800000,
+    0x3E6A40ADF200000, 0x3E6A80B7CE00000, 0x3E6AC0BB7400000, 0x3E6B00C03800000, 0x3E6B40E76400000, 0x3E6B80E8D200000, 0x3E6BC0FF3400000,
+    0x3E6C01008C00000, 0x3E6C41246800000, 0x3E6C812DEC00000, 0x3E6CC12E9000000, 0x3E6D01303000000, 0x3E6D409F1600000, 0x3E6D80F35C00000,
+    0x3E6DC1236800000, 0x3E6E012D7000000, 0x3E6E40C1C200000, 0x3E6E809D0C00000, 0x3E6EC0A1B400000, 0x3E6F00B7DC00000, 0x3E6F40B87E00000,
+    0x3E6F80CB3200000, 0x3E6FC0D40400000, 0x3E7000E39C00000, 0x3E7040EC8400000, 0x3E708109F800000, 0x3E70C120F800000, 0x3E71013F1A00000,
+    0x3E7140CD1000000, 0x3E71812C5C00000, 0x3E71C0A51200000, 0x3E7200CEF600000, 0x3E7240CFE600000, 0x3E7280DA8200000, 0x3E72C0DD3800000,
+    0x3E7300E81200000, 0x3E7340EAB200000, 0x3E7380F0D600000, 0x3E73C0FA2000000, 0x3E740130BC00000, 0x3E7440A2DA00000, 0x3E7480C45C00000,
+    0x3E74C12CF000000, 0x3E7500A05600000, 0x3E7540BA3200000, 0x3E7580DBD400000, 0x3E75C11E5400000, 0x3E7600BF1600000, 0x3E7640C28800000,
+    0x3E7680D02E00000, 0x3E76C0E70E00000, 0x3E77012D0C00000, 0x3E7740A45200000, 0x3E7780A81E00000, 0x3E77C0B8CA00000, 0x3E7800CC2600000,
+    0x3E7840CE9C00000, 0x3E7880D15000000, 0x3E78C0D9CA00000, 0x3E7900E80C00000, 0x3E7940EBC400000, 0x3E7980FEF200000, 0x3E79C1119E00000,
+    0x3E7A0111C200000, 0x3E7A41239800000, 0x3E7A812DC400000, 0x3E7AC0A67E00000, 0x3E7B00DD7400000, 0x3E7B40A83A00000, 0x3E7B80E3A000000,
+    0x3E7BC0E93000000, 0x3E7C010BF400000, 0x3E7C412D4600000, 0x3E7C8138AE00000, 0x3E7CC13D3E00000, 0x3E7D00CF2E00000, 0x3E7D40DB9600000,
+    0x3E7D8103D000000, 0x3E7DC0F59600000, 0x3E7E00F64000000, 0x3E7E40F92400000, 0x3E7E80E58000000, 0x3E7EC0E13200000, 0x3E7F0116B000000,
+    0x3E7F409D8000000, 0x3E7F81066C00000, 0x3E7FC0A47400000, 0x3E8000A40E00000, 0x3E8040BD4C00000, 0x3E8080C5A600000, 0x3E80C0F9AC00000,
+    0x3E8100B70A00000, 0x3E8140DA3C00000, 0x3E8180CD6800000, 0x3E81C11E7600000, 0x3E8201109800000, 0x3E82412C9A00000, 0x3E8281131600000,
+    0x3E82C0BDA600000, 0x3E8300A28000000, 0x3E8340AB8000000, 0x3E8400B0B400000, 0x3E8480CCE800000, 0x3E8540A3BC00000, 0x3E8580E65400000,
+    0x3E85C0ED9400000, 0x3E8600F27800000, 0x3E8640F2BC00000, 0x3E8680F2CA00000, 0x3E86C0F31E00000, 0x3E87012EAC00000, 0x3E8740F97C00000,
+    0x3E8780FF7A00000, 0x3E88010C2400000, 0x3E888115F000000, 0x3E8941207000000, 0x3E898121FA00000, 0x3E8A8131DE00000, 0x3E8AC131F800000,
+    0x3E8B01325000000, 0x3E8B413B6800000, 0x3E8B8121BC00000, 0x3E8BC12D6E00000, 0x3E8C009F5C00000, 0x3E8C40A1CE00000, 0x3E8C80A29A00000,
+    0x3E8CC0A59200000, 0x3E8D00A5C800000, 0x3E8D40A6A200000, 0x3E8D80AB3A00000, 0x3E8DC0AC0C00000, 0x3E8E00ACD000000, 0x3E8E40B08000000,
+    0x3E8E80B15000000, 0x3E8EC0B8C800000, 0x3E8F00B8DC00000, 0x3E8F40C12800000, 0x3E8F80C2D000000, 0x3E8FC0C31C00000, 0x3E9000C3E400000,
+    0x3E9040CA9E00000, 0x3E9080CBC400000, 0x3E90C0CD2200000, 0x3E9100D10A00000, 0x3E9140DAEE00000, 0x3E9180DC3400000, 0x3E91C0DE4400000,
+    0x3E9200E2DC00000, 0x3E9240E45600000, 0x3E9280E84400000, 0x3E92C0F12200000, 0x3E9300F27C00000, 0x3E9340F29200000, 0x3E9380F29000000,
+    0x3E93C0F2A000000, 0x3E9400F2AC00000, 0x3E9440F2BA00000, 0x3E9480F31A00000, 0x3E94C0F31C00000, 0x3E9500F48000000, 0x3E9540F50200000,
+    0x3E9580F78000000, 0x3E95C0FBE800000, 0x3E9600FC1200000, 0x3E9640FC8200000, 0x3E9680FEE400000, 0x3E96C1000A00000, 0x3E970103DA00000,
+    0x3E974104F200000, 0x3E978104F200000, 0x3E97C108AE00000, 0x3E9801122000000, 0x3E9841132C00000, 0x3E9881160200000, 0x3E98C1167200000,
+    0x3E990119A600000, 0x3E99411A1000000, 0x3E99811F6C00000, 0x3E99C1207000000, 0x3E9A012DC600000, 0x3E9A412FFE00000, 0x3E9A81307600000,
+    0x3E9AC0C0EA00000, 0x3E9B0485DC00000, 0x3E9B41043000000, 0x3E9C009C4C00000, 0x3E9C40A36A00000, 0x3E9C80A2D000000, 0x3E9CC09F0000000,
+    0x3E9D00A28A00000, 0x3E9D40A30000000, 0x3E9D80A58E00000, 0x3E9DC0A5F400000, 0x3E9E00AB3A00000, 0x3E9E40AAAA00000, 0x3E9E80AB3200000,
+    0x3E9EC0ABC400000, 0x3E9F00B0B400000, 0x3E9F40B16600000, 0x3E9F80B28800000, 0x3E9FC0B2A800000, 0x3EA000B4C400000, 0x3EA040B65000000,
+    0x3EA080BDA400000, 0x3EA0C0BDB200000, 0x3EA100BED200000, 0x3EA140BF5A00000, 0x3EA180C1B000000, 0x3EA1C0C29C00000, 0x3EA200C21000000,
+    0x3EA240C31C00000, 0x3EA280C2C000000, 0x3EA2C0C3E400000, 0x3EA300C46800000, 0x3EA340C78800000, 0x3EA380C83800000, 0x3EA3C0C8A400000,
+    0x3EA400CAAC00000, 0x3EA440CCE800000, 0x3EA480CE2E00000, 0x3EA4C0CE3600000, 0x3EA500CEAC00000, 0x3EA540D6F200000, 0x3EA580D77400000,
+    0x3EA5C0DA8200000, 0x3EA600DDB600000, 0x3EA640DD9600000, 0x3EA680DE4400000, 0x3EA6C0E03C00000, 0x3EA700E2DC00000, 0x3EA740EF4E00000,
+    0x3EA780E46A00000, 0x3EA7C0E55E00000, 0x3EA800E65400000, 0x3EA840E8E200000, 0x3EA880EA0C00000, 0x3EA8C0EA7600000, 0x3EA900EC3A00000,
+    0x3EA940EC3E00000, 0x3EA980ED9400000, 0x3EA9C0EDB600000, 0x3EAA00EDE800000, 0x3EAA40EE9400000, 0x3EAA80EE8000000, 0x3EAAC0F19800000,
+    0x3EAB00F56200000, 0x3EAB40F78000000, 0x3EAB80F8F600000, 0x3EABC0FAB600000, 0x3EAC00FBE800000, 0x3EAC40FE7C00000, 0x3EAC81000A00000,
+    0x3EACC106A400000, 0x3EAD0107DE00000, 0x3EAD410EF200000, 0x3EAD81128200000, 0x3EADC1130C00000, 0x3EAE01132C00000, 0x3EAE41157E00000,
+    0x3EAE8115F000000, 0x3EAEC1159600000, 0x3EAF01160200000, 0x3EAF4115FC00000, 0x3EAF8115DA00000, 0x3EAFC1167200000, 0x3EB001171400000,
+    0x3EB0411A1000000, 0x3EB0811E7000000, 0x3EB0C120E400000, 0x3EB101233200000, 0x3EB14124EC00000, 0x3EB1812CF800000, 0x3EB1C12DC600000,
+    0x3EB2012EAC00000, 0x3EB2412FB600000, 0x3EB2812FFE00000, 0x3EB2C1301600000, 0x3EB301307600000, 0x3EB341362400000, 0x3EB3813F3800000,
+    0x3EB3C4509400000, 0x3EB404508800000, 0x3EB44467AA00000, 0x3EB480773A00000, 0x3EB4C0803000000, 0x3EB500807200000, 0x3EB544A49200000,
+    0x3EB584B9A000000, 0x3EB5C4FDA600000, 0x3EB6013E8600000, 0x3EB6413F1C00000, 0x3EC7400BB2005B4, 0x3EC7C00BE4005B7, 0x3ECA800BD2005C1,
+    0x3ECAC00BD2005C2, 0x3ECB01F692005C1, 0x3ECB41F692005C2, 0x3ECB800BA0005B7, 0x3ECBC00BA0005B8, 0x3ECC000BA0005BC, 0x3ECC400BA2005BC,
+    0x3ECC800BA4005BC, 0x3ECCC00BA6005BC, 0x3ECD000BA8005BC, 0x3ECD400BAA005BC, 0x3ECD800BAC005BC, 0x3ECE000BB0005BC, 0x3ECE400BB2005BC,
+    0x3ECE800BB4005BC, 0x3ECEC00BB6005BC, 0x3ECF000BB8005BC, 0x3ECF800BBC005BC, 0x3ED0000BC0005BC, 0x3ED0400BC2005BC, 0x3ED0C00BC6005BC,
+    0x3ED1000BC8005BC, 0x3ED1800BCC005BC, 0x3ED1C00BCE005BC, 0x3ED2000BD0005BC, 0x3ED2400BD2005BC, 0x3ED2800BD4005BC, 0x3ED2C00BAA005B9,
+    0x3ED3000BA2005BF, 0x3ED3400BB6005BF, 0x3ED3800BC8005BF, 0x4426822132110BA, 0x4427022136110BA, 0x442AC2214A110BA, 0x444B82226211127,
+    0x444BC2226411127, 0x44D2C2268E1133E, 0x44D302268E11357, 0x452EC22972114BA, 0x452F022972114B0, 0x452F822972114BD, 0x456E822B70115AF,
+    0x456EC22B72115AF, 0x745783A2AE1D165, 0x7457C3A2B01D165, 0x745803A2BE1D16E, 0x745843A2BE1D16F, 0x745883A2BE1D170, 0x7458C3A2BE1D171,
+    0x745903A2BE1D172, 0x746EC3A3721D165, 0x746F03A3741D165, 0x746F43A3761D16E, 0x746F83A3781D16E, 0x746FC3A3761D16F, 0x747003A3781D16F,
+    0xBE00009C7A00000, 0xBE00409C7000000, 0xBE00809C8200000, 0xBE00C4024400000, 0xBE01009EC000000, 0xBE01409F5C00000, 0xBE01809F7600000,
+    0xBE01C0A00400000, 0xBE0200A0F400000, 0xBE0240A13200000, 0xBE0280A1CE00000, 0xBE02C0A19E00000, 0xBE0300693C00000, 0xBE03440C7400000,
+    0xBE0380A29A00000, 0xBE03C0A2A800000, 0xBE0400A2C800000, 0xBE0440A2EE00000, 0xBE04840A3800000, 0xBE04C0697200000, 0xBE0500A2CE00000,
+    0xBE0540A31A00000, 0xBE05840A9600000, 0xBE05C0A32E00000, 0xBE0600A34800000, 0xBE06409D9800000, 0xBE0680A35800000, 0xBE06C0A36A00000,
+    0xBE070523BE00000, 0xBE0740A3EA00000, 0xBE0780A40600000, 0xBE07C069BE00000, 0xBE0800A47600000, 0xBE0840A48C00000, 0xBE0880A4E400000,
+    0xBE08C0A4EE00000, 0xBE09006A2A00000, 0xBE0940A58E00000, 0xBE0980A59200000, 0xBE09C0A5C800000, 0xBE0A00A5F400000, 0xBE0A40A60A00000,
+    0xBE0A80A60C00000, 0xBE0AC0A62E00000, 0xBE0B00A69200000, 0xBE0B40A6A200000, 0xBE0B80A6B400000, 0xBE0BC0A6E600000, 0xBE0C00A6FA00000,
+    0xBE0C40A6FE00000, 0xBE0C80A6FE00000, 0xBE0CC0A6FE00000, 0xBE0D04145800000, 0xBE0D40E0E000000, 0xBE0D80A79400000, 0xBE0DC0A7BE00000,
+    0xBE0E0416C600000, 0xBE0E40A7D600000, 0xBE0E80A7E200000, 0xBE0EC0A80C00000, 0xBE0F00A93C00000, 0xBE0F40A87000000, 0xBE0F80A89000000,
+    0xBE0FC0A8D000000, 0xBE1000A94400000, 0xBE1040A9EC00000, 0xBE1080AA2000000, 0xBE10C0AAA600000, 0xBE1100AAC600000, 0xBE1140AB0800000,
+    0xBE1180AB0800000, 0xBE11C0AB3200000, 0xBE1200AB5600000, 0xBE1240AB6600000, 0xBE1280AB8400000, 0xBE12C0AE2C00000, 0xBE1300AC0C00000,
+    0xBE1340AE2E00000, 0xBE1380ACA200000, 0xBE13C0ACE800000, 0xBE1400A40E00000, 0xBE1440B1DC00000, 0xBE1480AF9C00000, 0xBE14C0AFE800000,
+    0xBE1500B01A00000, 0xBE1540AF1600000, 0xBE1580B06400000, 0xBE15C0B06200000, 0xBE1600B15800000, 0xBE164429C800000, 0xBE1680B1E400000,
+    0xBE16C0B1EE00000, 0xBE1700B20C00000, 0xBE1740B23400000, 0xBE1780B24400000, 0xBE17C0B2C400000, 0xBE18042D5000000, 0xBE18442DD400000,
+    0xBE1880B3D800000, 0xBE18C0B43600000, 0xBE1900B44E00000, 0xBE1940B3B000000, 0xBE1980B4CC00000, 0xBE19C06DDC00000, 0xBE1A006DF800000,
+    0xBE1A40B61000000, 0xBE1A80B67C00000, 0xBE1AC0B67C00000, 0xBE1B04339000000, 0xBE1B40B78600000, 0xBE1B80B7B000000, 0xBE1BC0B7CE00000,
+    0xBE1C00B7E600000, 0xBE1C44363000000, 0xBE1C80B7FE00000, 0xBE1CC0B80C00000, 0xBE1D00BEA600000, 0xBE1D40B84400000, 0xBE1D806F0200000,
+    0xBE1DC0B8C000000, 0xBE1E00B8DC00000, 0xBE1E40B98000000, 0xBE1E80B91A00000, 0xBE1EC43BC800000, 0xBE1F00BA8600000, 0xBE1F443BCC00000,
+    0xBE1F80BADC00000, 0xBE1FC0BAD600000, 0xBE2000BAF800000, 0xBE2040BBC200000, 0xBE2080BBC400000, 0xBE20C0705E00000, 0xBE2100BBFA00000,
+    0xBE2140BC5000000, 0xBE2180BC7A00000, 0xBE21C0BCD200000, 0xBE220070C400000, 0xBE2244430600000, 0xBE228070F800000, 0xBE22C0BD6000000,
+    0xBE2300BD6600000, 0xBE2340BD6C00000, 0xBE2380BD9400000, 0xBE23C5472400000, 0xBE2400BDFC00000, 0xBE2444466200000, 0xBE2484466200000,
+    0xBE24C1040200000, 0xBE2500BE4400000, 0xBE2540BE4400000, 0xBE2580718E00000, 0xBE25C4657000000, 0xBE2604C3B400000, 0xBE2640BEC400000,
+    0xBE2680BED600000, 0xBE26C071C600000, 0xBE2700BF3400000, 0xBE2740BF9A00000, 0xBE2780BFAE00000, 0xBE27C0BFF200000, 0xBE2800C10200000,
+    0xBE2840727400000, 0xBE2880723800000, 0xBE28C0C12800000, 0xBE29044DA800000, 0xBE2940C18E00000, 0xBE2980C29000000, 0xBE29C0C29800000,
+    0xBE2A00C29C00000, 0xBE2A40C29800000, 0xBE2A80C2F400000, 0xBE2AC0C31C00000, 0xBE2B00C36400000, 0xBE2B40C34800000, 0xBE2B80C35E00000,
+    0xBE2BC0C3BC00000, 0xBE2C00C3E400000, 0xBE2C40C3EC00000, 0xBE2C80C42000000, 0xBE2CC0C43600000, 0xBE2D00C4BA00000, 0xBE2D40C56200000,
+    0xBE2D80C5A800000, 0xBE2DC0C6A000000, 0xBE2E04561800000, 0xBE2E40C67A00000, 0xBE2E80C5F800000, 0xBE2EC0C6D000000, 0xBE2F00C70600000,
+    0xBE2F40C7C800000, 0xBE2F8457E200000, 0xBE2FC0C84400000, 0xBE3000C78A00000, 0xBE3040C75200000, 0xBE3080745C00000, 0xBE30C0C8D200000,
+    0xBE3100C8FC00000, 0xBE3140C93A00000, 0xBE3180C8EE00000, 0xBE31C074D800000, 0xBE3200CA9E00000, 0xBE3240CAD800000, 0xBE3284601400000,
+    0xBE32C0CBC600000, 0xBE3300CDF000000, 0xBE3340CC9200000, 0xBE3380763200000, 0xBE33C0CD2200000, 0xBE3400761000000, 0xBE344075C800000,
+    0xBE3480A32400000, 0xBE34C0A32A00000, 0xBE3500CE0000000, 0xBE3540CD3800000, 0xBE3581015A00000, 0xBE35C087B200000, 0xBE3600CE2E00000,
+    0xBE3640CE3600000, 0xBE3680CE4200000, 0xBE36C0CEBC00000, 0xBE3700CEA600000, 0xBE3744678600000, 0xBE3780769200000, 0xBE37C0CFF400000,
+    0xBE3800CF0A00000, 0xBE3840D0A400000, 0xBE3880D10A00000, 0xBE38C468DA00000, 0xBE3900D11C00000, 0xBE3940D03E00000, 0xBE3980D22800000,
+    0xBE39C0773A00000, 0xBE3A00D28400000, 0xBE3A40D34600000, 0xBE3A80D3D400000, 0xBE3AC0D55000000, 0xBE3B046D4600000, 0xBE3B40D5B600000,
+    0xBE3B80783000000, 0xBE3BC0D64200000, 0xBE3C04714E00000, 0xBE3C40D6A800000, 0xBE3C80789C00000, 0xBE3CC0D6E400000, 0xBE3D00D73E00000,
+    0xBE3D40D77400000, 0xBE3D80D77600000, 0xBE3DC4751A00000, 0xBE3E043A1600000, 0xBE3E4475F400000, 0xBE3E80D89C00000, 0xBE3EC4797800000,
+    0xBE3F00D97E00000, 0xBE3F40D99A00000, 0xBE3F80D8CE00000, 0xBE3FC0DA2C00000, 0xBE4000DA7C00000, 0xBE4040DAEE00000, 0xBE4080DA8200000,
+    0xBE40C0DAD200000, 0xBE4100DAF000000, 0xBE4140DB0A00000, 0xBE41847A3C00000, 0xBE41C0DA6800000, 0xBE4200DC5E00000, 0xBE4240DCDC00000,
+    0xBE42807A6600000, 0xBE42C0DD9600000, 0xBE4300DD8E00000, 0xBE43447DA200000, 0xBE4380DBF200000, 0xBE43C0DEDC00000, 0xBE44047EBC00000,
+    0xBE44447F1C00000, 0xBE4480DF8C00000, 0xBE44C0E07200000, 0xBE4500E03C00000, 0xBE4540E03600000, 0xBE45807B2C00000, 0xBE45C0E09400000,
+    0xBE4600E0FA00000, 0xBE4640E0EE00000, 0xBE4680E15A00000, 0xBE46C40A4A00000, 0xBE4700E28A00000, 0xBE474484C600000, 0xBE4780E33800000,
+    0xBE47C4875600000, 0xBE4800E45000000, 0xBE4840E46A00000, 0xBE4880E4A000000, 0xBE48C48C1000000, 0xBE4900E50000000, 0xBE4940E52A00000,
+    0xBE49848E6A00000, 0xBE49C4902800000, 0xBE4A00E6F400000, 0xBE4A40E71600000, 0xBE4A807D5800000, 0xBE4AC0E74A00000, 0xBE4B007D7000000,
+    0xBE4B407D7000000, 0xBE4B80E88E00000, 0xBE4BC0E8B800000, 0xBE4C00E8E200000, 0xBE4C40E90A00000, 0xBE4C80E99400000, 0xBE4CC07E3600000,
+    0xBE4D00EA4800000, 0xBE4D44986C00000, 0xBE4D80EA7C00000, 0xBE4DC4992400000, 0xBE4E00EAE000000, 0xBE4E44433E00000, 0xBE4E80EC2000000,
+    0xBE4EC49F4200000, 0xBE4F049F7000000, 0xBE4F44A08800000, 0xBE4F807FF800000, 0xBE4FC0801000000, 0xBE5000EDE800000, 0xBE5044A1E600000,
+    0xBE5084A1E400000, 0xBE50C4A23200000, 0xBE5104A26600000, 0xBE5140EE3C00000, 0xBE5180EE3E00000, 0xBE51C0EE3E00000, 0xBE5200EE9400000,
+    0xBE5240807200000, 0xBE5280EF1600000, 0xBE52C0808C00000, 0xBE5300812C00000, 0xBE5344A83A00000, 0xBE5380F09C00000, 0xBE53C0F11800000,
+    0xBE5400F19800000, 0xBE544081C600000, 0xBE5484AC4C00000, 0xBE54C0F2AC00000, 0xBE5504AD3400000, 0xBE5544AD8A00000, 0xBE5580F31E00000,
+    0xBE55C0F3D600000, 0xBE5600825E00000, 0xBE5640F48000000, 0xBE5680F49400000, 0xBE56C0F49E00000, 0xBE5704B2F800000, 0xBE5744B54E00000,
+    0xBE5784B54E00000, 0xBE57C0F5DC00000, 0xBE5800840400000, 0xBE5844B75600000, 0xBE5880F78C00000, 0xBE58C0F79200000, 0xBE5900844E00000,
+    0xBE5944B90000000, 0xBE5980F9A400000, 0xBE59C0854000000, 0xBE5A00F9D000000, 0xBE5A40F9C600000, 0xBE5A80FA0000000, 0xBE5AC4BF0C00000,
+    0xBE5B00FAC600000, 0xBE5B40860200000, 0xBE5B80FB8E00000, 0xBE5BC0FC0400000, 0xBE5C00FC8A00000, 0xBE5C40866800000, 0xBE5C84C45000000,
+    0xBE5CC4C48E00000, 0xBE5D0086B200000, 0xBE5D44C5B200000, 0xBE5D80FEF400000, 0xBE5DC4C67C00000, 0xBE5E00FF2A00000, 0xBE5E40FFF400000,
+    0xBE5E81000A00000, 0xBE5EC4C9B400000, 0xBE5F04CA4600000, 0xBE5F4100C000000, 0xBE5F84CB5000000, 0xBE5FC100E000000, 0xBE600466BE00000,
+    0xBE604087AA00000, 0xBE6081016400000, 0xBE60C1020600000, 0xBE6100881600000, 0xBE6141027C00000, 0xBE6180B56A00000, 0xBE61C4CF4E00000,
+    0xBE6204CF6A00000, 0xBE6244672600000, 0xBE6284673800000, 0xBE62C1040200000, 0xBE6301040800000, 0xBE63411F3C00000, 0xBE638088D600000,
+    0xBE63C1052200000, 0xBE6401051600000, 0xBE6441053A00000, 0xBE6480A56600000, 0xBE64C1056200000, 0xBE6501056600000, 0xBE6541057A00000,
+    0xBE658105CC00000, 0xBE65C4D67800000, 0xBE660105CA00000, 0xBE6641063A00000, 0xBE668106C600000, 0xBE66C1075A00000, 0xBE6701064600000,
+    0xBE6741077A00000, 0xBE678107CE00000, 0xBE67C108AE00000, 0xBE680106A600000, 0xBE6841079400000, 0xBE6881079800000, 0xBE68C107B800000,
+    0xBE6904D86C00000, 0xBE6944DAD600000, 0xBE6984D9AA00000, 0xBE69C08A5600000, 0xBE6A0109E200000, 0xBE6A4109E600000, 0xBE6A810A2C00000,
+    0xBE6AC4E79400000, 0xBE6B010AC800000, 0xBE6B44DE5800000, 0xBE6B808ABA00000, 0xBE6BC08AC200000, 0xBE6C04DF6200000, 0xBE6C44E1A400000,
+    0xBE6C808AD600000, 0xBE6CC10CA000000, 0xBE6D010CB800000, 0xBE6D410CCE00000, 0xBE6D810CD200000, 0xBE6DC10D5200000, 0xBE6E010D1000000,
+    0xBE6E410E1C00000, 0xBE6E810DC400000, 0xBE6EC10EF200000, 0xBE6F010E5000000, 0xBE6F410ED600000, 0xBE6F810F0C00000, 0xBE6FC08BAE00000,
+    0xBE70010FC200000, 0xBE7041100200000, 0xBE70808BF200000, 0xBE70C110C000000, 0xBE710110C600000, 0xBE7144ECCE00000, 0xBE718111AE00000,
+    0xBE71C111BC00000, 0xBE72008C6A00000, 0xBE724111F400000, 0xBE7280697600000, 0xBE72C4F15C00000, 0xBE7304F2CC00000, 0xBE73408D7C00000,
+    0xBE73808D8E00000, 0xBE73C1154000000, 0xBE740115DA00000, 0xBE7441171400000, 0xBE748118AA00000, 0xBE74C4F95000000, 0xBE7501195600000,
+    0xBE7541198200000, 0xBE75811A3600000, 0xBE75C11AEE00000, 0xBE7604FE5E00000, 0xBE7644100800000, 0xBE76811B9600000, 0xBE76C11B7800000,
+    0xBE77011BE000000, 0xBE774411BC00000, 0xBE77811DA800000, 0xBE77C11E7000000, 0xBE78050BA400000, 0xBE78450BDA00000, 0xBE7881212800000,
+    0xBE78C121E200000, 0xBE7901222200000, 0xBE79450E5C00000, 0xBE7981223600000, 0xBE79C1247000000, 0xBE7A0125AE00000, 0xBE7A4125B000000,
+    0xBE7A8124F800000, 0xBE7AC127F200000, 0xBE7B01282A00000, 0xBE7B4517F400000, 0xBE7B812B1600000, 0xBE7BC0932A00000, 0xBE7C012B6E00000,
+    0xBE7C451AEE00000, 0xBE7C8093CC00000, 0xBE7CC12D8600000, 0xBE7D00BB6400000, 0xBE7D412E4600000, 0xBE7D85228A00000, 0xBE7DC5243400000,
+    0xBE7E0094DC00000, 0xBE7E4094EC00000, 0xBE7E812FC000000, 0xBE7EC5281400000, 0xBE7F00956400000, 0xBE7F45292C00000, 0xBE7F81301600000,
+    0xBE7FC1301600000, 0xBE8001305200000, 0xBE80452B6C00000, 0xBE808131C400000, 0xBE80C0966600000, 0xBE8101325200000, 0xBE8141334E00000,
+    0xBE8181338400000, 0xBE81C133FC00000, 0xBE8200979C00000, 0xBE8245366000000, 0xBE8281362400000, 0xBE82C1388000000, 0xBE830139FA00000,
+    0xBE8340999C00000, 0xBE838099DA00000, 0xBE83C13ACE00000, 0xBE8405419C00000, 0xBE844099F000000, 0xBE8485420A00000, 0xBE84C5441C00000,
+    0xBE8505452200000, 0xBE85413D7600000, 0xBE85809AAC00000, 0xBE85C13DF200000, 0xBE86013DFC00000, 0xBE86413E0A00000, 0xBE86813E1E00000,
+    0xBE86C13E2C00000, 0xBE87013E7600000, 0xBE87454C0000000,
+};
+/*  Those of ignis__char_parts that NFC makes one character again, sorted by what they are made of. */
+static const uint16_t ignis__char_pairs[] = {
+    912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421, 59, 61, 63, 65, 6, 425, 67, 427, 431, 433, 429,
+    7, 8, 9, 598, 69, 71, 73, 10, 596, 77, 212, 214, 594, 240, 75, 439, 441, 445, 198, 79, 447, 81, 83, 187, 85, 87, 449, 453, 236, 451, 455, 457,
+    11, 12, 13, 89, 91, 93, 97, 14, 610, 167, 216, 218, 612, 95, 459, 98, 463, 189, 465, 100, 467, 102, 106, 469, 104, 475, 473, 477, 479, 481, 200,
+    108, 15, 483, 112, 485, 110, 489, 487, 16, 17, 18, 19, 114, 116, 246, 20, 616, 118, 169, 220, 222, 161, 614, 191, 499, 501, 120, 503, 124, 224,
+    226, 505, 122, 509, 126, 128, 511, 132, 513, 232, 130, 521, 136, 523, 234, 134, 527, 525, 21, 22, 23, 138, 140, 142, 24, 640, 144, 146, 171,
+    228, 230, 163, 638, 529, 148, 533, 531, 539, 541, 543, 545, 150, 549, 547, 551, 553, 555, 652, 25, 152, 658, 250, 557, 154, 656, 654, 155, 559,
+    157, 159, 561, 563, 26, 27, 28, 29, 54, 56, 239, 30, 573, 31, 166, 209, 211, 571, 416, 58, 418, 420, 422, 60, 62, 64, 66, 32, 426, 68, 428, 432,
+    434, 430, 33, 34, 35, 599, 70, 72, 74, 36, 597, 78, 213, 215, 595, 241, 76, 440, 442, 446, 199, 80, 448, 82, 84, 188, 86, 88, 450, 454, 237,
+    452, 456, 458, 565, 37, 38, 39, 90, 92, 94, 40, 611, 168, 217, 219, 613, 96, 460, 99, 197, 464, 190, 466, 101, 468, 103, 107, 470, 105, 476,
+    474, 478, 480, 482, 201, 109, 41, 484, 113, 486, 111, 490, 488, 42, 43, 44, 45, 115, 117, 247, 46, 617, 119, 170, 221, 223, 162, 615, 192, 500,
+    502, 121, 504, 125, 225, 227, 506, 123, 510, 127, 129, 512, 133, 514, 233, 131, 522, 566, 137, 524, 235, 135, 528, 526, 47, 48, 49, 139, 141,
+    143, 50, 641, 145, 147, 172, 229, 231, 164, 639, 530, 149, 534, 532, 540, 542, 544, 546, 151, 550, 548, 567, 552, 554, 556, 653, 51, 153, 659,
+    251, 558, 52, 657, 568, 655, 156, 560, 158, 160, 562, 564, 875, 258, 835, 576, 574, 580, 578, 181, 202, 204, 185, 423, 602, 600, 606, 604, 461,
+    620, 618, 624, 622, 491, 244, 493, 242, 206, 179, 175, 173, 177, 577, 575, 581, 579, 182, 203, 205, 186, 424, 603, 601, 607, 605, 462, 621, 619,
+    625, 623, 492, 245, 494, 243, 207, 180, 176, 174, 178, 586, 584, 590, 588, 587, 585, 591, 589, 435, 437, 436, 438, 495, 497, 496, 498, 515, 516,
+    517, 518, 535, 536, 537, 538, 569, 630, 628, 634, 632, 636, 631, 629, 635, 633, 637, 644, 642, 648, 646, 650, 645, 643, 649, 647, 651, 195, 193,
+    194, 183, 184, 443, 444, 248, 249, 196, 831, 259, 830, 829, 668, 669, 833, 841, 261, 682, 683, 843, 262, 696, 697, 845, 857, 263, 856, 855, 268,
+    712, 713, 883, 264, 726, 727, 874, 872, 265, 871, 870, 269, 740, 885, 266, 752, 753, 887, 826, 838, 760, 270, 823, 822, 660, 661, 827, 825, 762,
+    271, 676, 677, 764, 272, 688, 689, 839, 837, 766, 273, 850, 849, 275, 704, 705, 853, 768, 277, 720, 721, 866, 867, 770, 278, 863, 862, 276, 732,
+    733, 868, 772, 279, 744, 745, 881, 879, 851, 267, 854, 864, 274, 869, 880, 280, 281, 285, 302, 304, 284, 282, 306, 283, 300, 310, 312, 287, 314,
+    289, 316, 286, 318, 324, 288, 326, 328, 330, 332, 322, 303, 305, 293, 291, 307, 292, 301, 311, 313, 296, 315, 290, 317, 295, 319, 325, 297, 327,
+    329, 331, 333, 323, 294, 298, 299, 308, 309, 320, 321, 334, 335, 337, 336, 338, 340, 341, 339, 342, 343, 344, 353, 354, 365, 364, 366, 369, 370,
+    372, 371, 373, 374, 377, 375, 376, 378, 379, 381, 380, 382, 383, 385, 384, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 471, 472,
+    507, 508, 519, 520, 582, 592, 583, 593, 608, 609, 626, 627, 662, 664, 666, 774, 663, 665, 667, 775, 776, 777, 778, 779, 780, 781, 670, 672, 674,
+    782, 671, 673, 675, 783, 784, 785, 786, 787, 788, 789, 678, 680, 679, 681, 684, 686, 685, 687, 690, 692, 694, 790, 691, 693, 695, 791, 792, 793,
+    794, 795, 796, 797, 698, 700, 702, 798, 699, 701, 703, 799, 800, 801, 802, 803, 804, 805, 706, 708, 710, 707, 709, 711, 714, 716, 718, 715, 717,
+    719, 722, 724, 723, 725, 728, 730, 729, 731, 734, 736, 738, 735, 737, 739, 741, 742, 743, 746, 748, 750, 806, 747, 749, 751, 807, 808, 809, 810,
+    811, 812, 813, 754, 756, 758, 814, 755, 757, 759, 815, 816, 817, 818, 819, 820, 821, 824, 836, 878, 828, 846, 847, 848, 840, 882, 859, 860, 861,
+    894, 895, 896, 897, 899, 898, 900, 901, 902, 903, 904, 905, 906, 907, 908, 911, 910, 914, 915, 916, 917, 918, 919, 920, 921, 930, 931, 922, 923,
+    924, 925, 932, 933, 926, 927, 928, 929, 934, 935, 936, 937, 966, 941, 942, 943, 944, 945, 946, 947, 948, 949, 950, 951, 952, 953, 954, 955, 956,
+    957, 958, 959, 960, 961, 962, 963, 964, 965, 967, 993, 968, 969, 970, 971, 972, 973, 974, 975, 976, 977, 978, 979, 980, 981, 982, 983, 984, 985,
+    986, 987, 988, 989, 990, 991, 992, 994, 995, 996, 997, 998, 1493, 1494, 1495, 1496, 1497, 1498, 1499, 1501, 1500, 1502, 1503, 1504,
+};
+/* clang-format on */
+/*  As far as here. */
+
+/*  Ids are those of Hugging Face's library tokenizers. Text goes through it so:
+        added tokens that are matched in the raw text are cut out, the leftmost first, of these the longest
+        what lies between is normalized, and added tokens cut out that are matched in normalized text
+        the rest is split into pieces: by one of the patterns in ignis__text_splits, each of which has its own code instead of an engine for
+        regular expressions; or by nothing
+        pieces become bytes or characters that the vocabulary has, of which the pair of the lowest rank is joined, the leftmost first, until
+        no pair has a rank
+    Bytes: tokens of a byte-level vocabulary are written in 256 characters that stand for bytes. Here they are the bytes. */
+
+#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
+#define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
+#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
+#define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
+
+typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+
+/*  The patterns that are known, letter by letter. */
+static const struct {
+    const char *pattern;
+    ignis__split split;
+} ignis__text_splits[] = {
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     IGNIS__SPLIT_LLAMA3},
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     IGNIS__SPLIT_QWEN2},
+};
+
+/*  Flags of ids. */
+enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
+
+/*  A token that is cut out of text as it stands. */
+typedef struct ignis__added {
+    const char *text;
+    size_t size;
+    int32_t id;
+    int order; /* in the file */
+    bool special, normalized, lstrip, rstrip, single_word;
+} ignis__added;
+
+typedef struct ignis__added_set {
+    ignis__added *items; /* sorted by their text, the shorter first */
+    int count;
+    bool first[256]; /* whether one begins with that byte */
+} ignis__added_set;
+
+typedef struct ignis__token_slot {
+    uint32_t tag;
+    int32_t id; /* + 1; 0: free */
+} ignis__token_slot;
+
+/*  Two ids that become one. */
+typedef struct ignis__join {
+    uint64_t key; /* (left << 32 | right) + 1; 0: free */
+    uint32_t rank;
+    int32_t id;
+} ignis__join;
+
+typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
+
+typedef struct ignis__normal {
+    ignis__normal_kind kind;
+    const char *from, *to;
+} ignis__normal;
+
+typedef enum ignis__metaspace {
+    IGNIS__METASPACE_NONE,
+    IGNIS__METASPACE_ALWAYS,
+    IGNIS__METASPACE_FIRST,
+    IGNIS__METASPACE_NEVER
+} ignis__metaspace;
+
+/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
+typedef struct ignis__tokenizer {
+    ignis__slot slot;
+    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
+    const char *chat_template; /* null: none */
+    const char *bos_text, *eos_text;
+    ignis_tokenizer_info info;
+
+    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
+    uint32_t *begin;
+    unsigned char *flags;
+    size_t longest;           /* token of the model */
+    ignis__token_slot *slots; /* by the bytes of a token of the model */
+    uint64_t slot_mask;
+    ignis__join *joins;
+    uint64_t join_mask;
+    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
+    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
+    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
+    uint64_t *whole;       /* and whether that is this id alone */
+
+    ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
+    ignis__normal normals[IGNIS__TEXT_STEPS];
+    int normal_count;
+    ignis__split split;
+    int digits; /* 1: single ones are pieces; 2: runs of them */
+    bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
+    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
+    ignis__metaspace metaspace, metaspace_decoder;
+    bool metaspace_split;
+    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
+    int strip;         /* spaces that go from the front of decoded text */
+    int32_t *front, *back;
+    int front_count, back_count;
+} ignis__tokenizer;
+
+static ignis__pool ignis__tokenizers = IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
+
+/*  Zeroed memory that lives as long as the tokenizer; null: there is none. */
+static void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
+{
+    void **block = (void **)ignis__alloc(size + 16);
+    if (!block)
+        return NULL;
+    block[0] = tokenizer->kept;
+    tokenizer->kept = block;
+    return block + 2;
+}
+
+static const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const char *text, size_t size)
+{
+    char *copy = (char *)ignis__tokenizer_keep(tokenizer, size + 1);
+    if (copy)
+        memcpy(copy, text, size);
+    return copy;
+}
+
+static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
+{
+    while (tokenizer->kept) {
+        void *next = *(void **)tokenizer->kept;
+        ignis__free(tokenizer->kept);
+        tokenizer->kept = next;
+    }
+    memset((char *)tokenizer + sizeof tokenizer->slot, 0, sizeof *tokenizer - sizeof tokenizer->slot);
+    ignis__pool_give(&ignis__tokenizers, tokenizer);
+}
+
+static ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)
+{
+    return (ignis__tokenizer *)ignis__handle_hold(call, &ignis__tokenizers, handle.id);
+}
+
+static void ignis__tokenizer_drop(ignis__tokenizer *tokenizer)
+{
+    if (ignis__pool_drop(tokenizer))
+        ignis__tokenizer_destroy(tokenizer);
+}
+
+static void ignis__tokenizers_close(const char *call)
+{
+    ignis__tokenizer *tokenizer;
+    uint64_t index = 0;
+    while ((tokenizer = (ignis__tokenizer *)ignis__pool_next(&ignis__tokenizers, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "tokenizer of %d tokens, %s", tokenizer->info.tokens, tokenizer->info.family);
+        ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+}
+
+/* --- characters ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    IGNIS__CHAR_LETTER = 1,
+    IGNIS__CHAR_NUMBER = 2,
+    IGNIS__CHAR_WORD = 4,
+    IGNIS__CHAR_DIGIT = 8,
+    IGNIS__CHAR_SPACE = 16,
+    IGNIS__CHAR_LINE = 32,
+    IGNIS__CHAR_END = 64
+};
+
+/*  The value of the run that a character lies in: the table has first << shift | value for each run. */
+static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
+{
+    int low = 0, high = count; /* the run is before high, and at low or behind it */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table[middle] >> shift <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    return table[low] >> shift <= code ? table[low] & ((1u << shift) - 1) : 0;
+}
+
+static bool ignis__char_space(uint32_t code)
+{
+    return code < 0x80 ? (code >= 9 && code <= 13) || code == ' '
+                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
+                             code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+/*  The first character of well-formed UTF-8, and its length. */
+static uint32_t ignis__utf8_code(const char *text, int *length)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    if (byte[0] < 0x80) {
+        *length = 1;
+        return byte[0];
+    }
+    if (byte[0] < 0xE0) {
+        *length = 2;
+        return (uint32_t)(byte[0] & 0x1F) << 6 | (byte[1] & 0x3F);
+    }
+    if (byte[0] < 0xF0) {
+        *length = 3;
+        return (uint32_t)(byte[0] & 0x0F) << 12 | (uint32_t)(byte[1] & 0x3F) << 6 | (byte[2] & 0x3F);
+    }
+    *length = 4;
+    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 | (byte[3] & 0x3F);
+}
+
+static int ignis__utf8_write(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (char)(0xC0 | code >> 6);
+        out[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        out[0] = (char)(0xE0 | code >> 12);
+        out[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | code >> 18);
+    out[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+/*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
+    3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
+static int ignis__utf8_broken(const char *text, size_t size, bool *open)
+{
+    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
+    int length = 0, m, k;
+    for (m = 1; m <= 3 && (size_t)m <= size; m++) {
+        bool fits = false;
+        for (k = 0; k < 3 && !fits; k++) {
+            char trial[4];
+            memset(trial, 0x80, sizeof trial);
+            trial[m] = (char)second[k];
+            memcpy(trial, text, (size_t)m);
+            fits = ignis__utf8_length(trial, sizeof trial) > m;
+        }
+        if (!fits)
+            break;
+        length = m;
+    }
+    *open = length > 0 && (size_t)length == size;
+    return length ? length : 1;
+}
+
+/*  What kind of character stands at a place, and its length. */
+static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
+{
+    uint32_t code;
+    *length = 0;
+    if (at >= size)
+        return IGNIS__CHAR_END;
+    code = ignis__utf8_code(text + at, length);
+    if (code < 0x80) {
+        if ((code | 32) - 'a' < 26)
+            return IGNIS__CHAR_LETTER | IGNIS__CHAR_WORD;
+        if (code - '0' < 10)
+            return IGNIS__CHAR_NUMBER | IGNIS__CHAR_WORD | IGNIS__CHAR_DIGIT;
+        if (code == '\r' || code == '\n')
+            return IGNIS__CHAR_SPACE | IGNIS__CHAR_LINE;
+        return ignis__char_space(code) ? IGNIS__CHAR_SPACE : code == '_' ? IGNIS__CHAR_WORD : 0;
+    }
+    return ignis__char_space(code) ? (unsigned)IGNIS__CHAR_SPACE
+                                   : ignis__char_run(ignis__char_kinds, IGNIS__COUNT(ignis__char_kinds), 4, code);
+}
+
+/*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
+static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
+{
+    int length;
+    for (; at < size; at += (size_t)length)
+        if (((ignis__char_at(text, size, at, &length) & kinds) != 0) == other)
+            break;
+    return at;
+}
+
+/* --- bytes that grow ------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__bytes {
+    char *data;
+    size_t size, capacity;
+} ignis__bytes;
+
+/*  Room for so many more bytes; false: there is no memory. */
+static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+{
+    size_t capacity = bytes->capacity ? bytes->capacity : 256;
+    char *data;
+    if (more <= bytes->capacity - bytes->size)
+        return true;
+    while (capacity - bytes->size < more)
+        capacity *= 2;
+    data = (char *)ignis__alloc(capacity);
+    if (!data)
+        return false;
+    if (bytes->size)
+        memcpy(data, bytes->data, bytes->size);
+    ignis__free(bytes->data);
+    bytes->data = data;
+    bytes->capacity = capacity;
+    return true;
+}
+
+static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
+{
+    if (!ignis__bytes_room(bytes, size))
+        return false;
+    if (size)
+        memcpy(bytes->data + bytes->size, data, size);
+    bytes->size += size;
+    return true;
+}
+
+/*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
+static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
+{
+    size_t at = 0, begin = 0;
+    bool open;
+    while (at < size) {
+        int length = ignis__utf8_length(text + at, size - at);
+        if (length > 0) {
+            at += (size_t)length;
+            continue;
+        }
+        if (!ignis__bytes_add(bytes, text + begin, at - begin) || !ignis__bytes_add(bytes, "\xEF\xBF\xBD", 3))
+            return false;
+        begin = at += (size_t)ignis__utf8_broken(text + at, size - at, &open);
+    }
+    return ignis__bytes_add(bytes, text + begin, size - begin);
+}
+
+/* --- NFC ------------------------------------------------------------------------------------------------------------- */
+
+/*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
+static uint32_t ignis__char_mark(uint32_t code)
+{
+    return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
+}
+
+/*  What a character is made of, as in ignis__char_parts; 0: of nothing else. */
+static uint64_t ignis__char_parts_of(uint32_t code)
+{
+    int low = 0, high = IGNIS__COUNT(ignis__char_parts);
+    if (code - 0xAC00 < 11172) { /* a syllable of Hangul: without its last letter, and that; or the first two */
+        uint32_t at = code - 0xAC00;
+        return at % 28 ? (uint64_t)(code - at % 28) << 21 | (0x11A7 + at % 28)
+                       : (uint64_t)(0x1100 + at / 588) << 21 | (0x1161 + at / 28 % 21);
+    }
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (ignis__char_parts[middle] >> 42 < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < IGNIS__COUNT(ignis__char_parts) && ignis__char_parts[low] >> 42 == code
+               ? ignis__char_parts[low] & (((uint64_t)1 << 42) - 1)
+               : 0;
+}
+
+/*  The character that two become; 0: none. */
+static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
+{
+    const uint64_t wanted = (uint64_t)first << 21 | second, mask = ((uint64_t)1 << 42) - 1;
+    int low = 0, high = IGNIS__COUNT(ignis__char_pairs);
+    if (first - 0x1100 < 19 && second - 0x1161 < 21)
+        return 0xAC00 + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
+    if (first - 0xAC00 < 11172 && (first - 0xAC00) % 28 == 0 && second - 0x11A8 < 27)
+        return first + (second - 0x11A7);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if ((ignis__char_parts[ignis__char_pairs[middle]] & mask) < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == IGNIS__COUNT(ignis__char_pairs) || (ignis__char_parts[ignis__char_pairs[low]] & mask) != wanted)
+        return 0;
+    return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
+}
+
+static int ignis__u64_order(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+/*  Composes characters that were decomposed, each class << 53 | place << 21 | character; how many are left. */
+static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
+{
+    const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
+    size_t i, k, kept = 0, base = 0;
+    uint32_t last = 0; /* the class of what is kept behind the base */
+    bool has_base = false;
+    for (i = 0; i < count; i = k) { /* marks in the order of their classes */
+        for (k = i; k < count && chars[k] >> 53; k++)
+            continue;
+        if (k > i + 1)
+            qsort(chars + i, k - i, sizeof *chars, ignis__u64_order);
+        k += k == i;
+    }
+    for (i = 0; i < count; i++) {
+        uint32_t code = (uint32_t)(chars[i] & code_mask), mark = (uint32_t)(chars[i] >> 53), made = 0;
+        if (has_base && (kept == base + 1 || last < mark))
+            made = ignis__char_pair((uint32_t)(chars[base] & code_mask), code);
+        if (made) {
+            chars[base] = made;
+            continue;
+        }
+        if (!mark) {
+            base = kept;
+            has_base = true;
+        }
+        chars[kept++] = chars[i];
+        last = mark;
+    }
+    return kept;
+}
+
+/*  Adds the NFC of a text of whole characters. */
+static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+{
+    uint64_t *chars = NULL;
+    size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
+    bool ok = true;
+    int length, depth;
+    while (ok && at < size) {
+        uint32_t code = ignis__utf8_code(text + at, &length);
+        if (!(ignis__char_mark(code) & 1)) {
+            base = at;
+            at += (size_t)length;
+            continue;
+        }
+        /* from the character before on, as far as characters may change */
+        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1); end += (size_t)length)
+            continue;
+        if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
+            capacity = (end - base) * 2 + 64;
+            ignis__free(chars);
+            chars = (uint64_t *)ignis__alloc(capacity * sizeof *chars);
+            if (!chars)
+                return false;
+        }
+        for (i = base, count = 0; i < end; i += (size_t)length) {
+            uint32_t stack[8];
+            code = ignis__utf8_code(text + i, &length);
+            for (stack[0] = code, depth = 1; depth > 0;) {
+                uint64_t parts = ignis__char_parts_of(code = stack[--depth]);
+                if (!parts) {
+                    chars[count] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | (uint64_t)count << 21 | code;
+                    count++;
+                    continue;
+                }
+                if (parts & 0x1FFFFF)
+                    stack[depth++] = (uint32_t)(parts & 0x1FFFFF);
+                stack[depth++] = (uint32_t)(parts >> 21);
+            }
+        }
+        count = ignis__nfc_compose(chars, count);
+        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_room(bytes, count * 4);
+        for (i = 0; ok && i < count; i++)
+            bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));
+        done = base = at = end;
+    }
+    ignis__free(chars);
+    return ok && ignis__bytes_add(bytes, text + done, size - done);
+}
+
+/* --- splitting ------------------------------------------------------------------------------------------------------- */
+
+/*  Where a contraction at an apostrophe ends; 0: there is none. */
+static size_t ignis__split_contraction(const char *text, size_t size, size_t at, bool any_case)
+{
+    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
+    int i, k;
+    if (any_case && size - at >= 3 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+        return at + 3;
+    for (i = 0; i < IGNIS__COUNT(endings); i++) {
+        for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
+            char c = text[at + 1 + (size_t)k];
+            if (c != endings[i][k] && !(any_case && (c | 32) == endings[i][k]))
+                break;
+        }
+        if (!endings[i][k])
+            return at + 1 + (size_t)k;
+    }
+    return 0;
+}
+
+/*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
+static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+{
+    const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
+    bool gpt2 = split == IGNIS__SPLIT_GPT2;
+    int length, next_length;
+    unsigned kind = ignis__char_at(text, size, at, &length), next;
+    size_t end, last, line = 0, blank = at;
+    if (split == IGNIS__SPLIT_NONE)
+        return size;
+    if (text[at] == '\'' && (end = ignis__split_contraction(text, size, at, !gpt2)) != 0)
+        return end;
+    if (kind & IGNIS__CHAR_LETTER)
+        return ignis__char_skip(text, size, at, IGNIS__CHAR_LETTER, false);
+    next = ignis__char_at(text, size, at + (size_t)length, &next_length);
+    if (next & IGNIS__CHAR_LETTER && (gpt2 ? text[at] == ' ' : !(kind & (IGNIS__CHAR_LINE | IGNIS__CHAR_NUMBER))))
+        return ignis__char_skip(text, size, at + (size_t)length, IGNIS__CHAR_LETTER, false);
+    if (gpt2 && text[at] == ' ' && next & IGNIS__CHAR_NUMBER)
+        return ignis__char_skip(text, size, at + 1, IGNIS__CHAR_NUMBER, false);
+    if (kind & IGNIS__CHAR_NUMBER) {
+        int left = split == IGNIS__SPLIT_LLAMA3 ? 3 : 1;
+        if (gpt2)
+            return ignis__char_skip(text, size, at, IGNIS__CHAR_NUMBER, false);
+        for (end = at; left > 0 && ignis__char_at(text, size, end, &length) & IGNIS__CHAR_NUMBER; left--)
+            end += (size_t)length;
+        return end;
+    }
+    if (text[at] == ' ' && !(next & (none | IGNIS__CHAR_END))) {
+        kind = next;
+        blank = at + 1;
+    }
+    if (!(kind & none)) { /* signs */
+        end = ignis__char_skip(text, size, blank, none, true);
+        while (!gpt2 && end < size && (text[end] == '\r' || text[end] == '\n'))
+            end++;
+        return end;
+    }
+    for (end = last = at; end < size; end += (size_t)length) { /* white space */
+        kind = ignis__char_at(text, size, end, &length);
+        if (!(kind & IGNIS__CHAR_SPACE))
+            break;
+        last = end;
+        if (kind & IGNIS__CHAR_LINE)
+            line = end + (size_t)length;
+    }
+    if (!gpt2 && line)
+        return line;
+    return end < size && last > at ? last : end; /* the last one belongs to the word behind it */
+}
+
+/* --- joining --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t ignis__token_hash(const char *text, size_t size)
+{
+    uint64_t hash = size * 0x9E3779B97F4A7C15u, word;
+    for (; size >= 8; text += 8, size -= 8) {
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
+        hash ^= hash >> 32;
+    }
+    for (word = 0; size > 0; size--)
+        word = word << 8 | (unsigned char)text[size - 1];
+    hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
+    return hash ^ hash >> 32;
+}
+
+/*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
+static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+{
+    uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
+    const ignis__token_slot *slot;
+    if (size > tokenizer->longest)
+        return -1;
+    for (; (slot = &tokenizer->slots[at])->id; at = (at + 1) & tokenizer->slot_mask) {
+        int32_t id = slot->id - 1;
+        if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
+            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 && ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            return id;
+    }
+    return -1;
+}
+
+static const ignis__join *ignis__join_find(const ignis__tokenizer *tokenizer, int32_t left, int32_t right)
+{
+    uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1, hash = key * 0x9E3779B97F4A7C15u, at;
+    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key; at = (at + 1) & tokenizer->join_mask)
+        if (tokenizer->joins[at].key == key)
+            return &tokenizer->joins[at];
+    return NULL;
+}
+
+/*  One symbol of a piece that is being joined, among others. */
+typedef struct ignis__text_symbol {
+    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
+} ignis__text_symbol;
+
+/*  A pair that may be joined: rank << 32 | the place of its first. */
+typedef struct ignis__queued {
+    uint64_t order;
+    int32_t id;
+} ignis__queued;
+
+/*  What a call that encodes has. */
+typedef struct ignis__encoder {
+    ignis__tokenizer *tokenizer;
+    bool plain, failed; /* there was no memory */
+    int32_t *ids;
+    int64_t capacity, count;
+    ignis__text_symbol *symbols;
+    size_t symbol_capacity;
+    ignis__queued *queue;
+    size_t queued, queue_capacity;
+    ignis__bytes fixed, normal[2], spaced;
+    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+} ignis__encoder;
+
+static void ignis__encoder_close(ignis__encoder *encoder)
+{
+    ignis__free(encoder->symbols);
+    ignis__free(encoder->queue);
+    ignis__free(encoder->fixed.data);
+    ignis__free(encoder->normal[0].data);
+    ignis__free(encoder->normal[1].data);
+    ignis__free(encoder->spaced.data);
+}
+
+static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
+{
+    if (encoder->count < encoder->capacity)
+        encoder->ids[encoder->count] = id;
+    encoder->count++;
+}
+
+/*  Room for so many items in an array that need not be kept; false: there is no memory. */
+static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size, size_t kept)
+{
+    size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
+    void *fresh;
+    if (wanted <= *capacity)
+        return true;
+    fresh = ignis__alloc(room * size);
+    if (!fresh) {
+        encoder->failed = true;
+        return false;
+    }
+    if (kept)
+        memcpy(fresh, *items, kept * size);
+    ignis__free(*items);
+    *items = fresh;
+    *capacity = room;
+    return true;
+}
+
+static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
+{
+    const ignis__join *join = ignis__join_find(encoder->tokenizer, left, right);
+    ignis__queued item, *queue;
+    void *items = encoder->queue;
+    size_t at;
+    if (!join)
+        return true;
+    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item, encoder->queued))
+        return false;
+    encoder->queue = queue = (ignis__queued *)items;
+    item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
+    item.id = join->id;
+    for (at = encoder->queued++; at > 0 && queue[(at - 1) / 2].order > item.order; at = (at - 1) / 2)
+        queue[at] = queue[(at - 1) / 2];
+    queue[at] = item;
+    return true;
+}
+
+/*  Takes the first of the queue, which is not empty. */
+static ignis__queued ignis__queue_take(ignis__encoder *encoder)
+{
+    ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
+    size_t at = 0, child;
+    while ((child = at * 2 + 1) < encoder->queued) {
+        if (child + 1 < encoder->queued && queue[child + 1].order < queue[child].order)
+            child++;
+        if (queue[child].order >= item.order)
+            break;
+        queue[at] = queue[child];
+        at = child;
+    }
+    queue[at] = item;
+    return first;
+}
+
+/*  Joins symbols of a long piece, by a queue: n log n. */
+static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
+{
+    ignis__text_symbol *symbols = encoder->symbols;
+    int32_t i;
+    encoder->queued = 0;
+    for (i = 0; i < count; i++) {
+        symbols[i].before = i - 1;
+        symbols[i].after = i + 1 < count ? i + 1 : -1;
+        if (i + 1 < count && !ignis__queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
+            return false;
+    }
+    while (encoder->queued > 0) {
+        ignis__queued first = ignis__queue_take(encoder);
+        ignis__text_symbol *symbol = &symbols[(uint32_t)first.order], *right;
+        const ignis__join *join;
+        if (symbol->id < 0 || symbol->after < 0)
+            continue;
+        right = &symbols[symbol->after];
+        join = ignis__join_find(encoder->tokenizer, symbol->id, right->id);
+        if (!join || join->id != first.id)
+            continue; /* one of the two has become something else since */
+        symbol->id = first.id;
+        right->id = -1;
+        symbol->after = right->after;
+        if (symbol->after >= 0)
+            symbols[symbol->after].before = (int32_t)(symbol - symbols);
+        if ((symbol->before >= 0 && !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+            (symbol->after >= 0 && !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+            return false;
+    }
+    return true;
+}
+
+#define IGNIS__JOIN_FEW 32
+
+/*  Joins symbols of a short piece, looking at all pairs each time; how many are left. */
+static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
+{
+    const ignis__join *joins[IGNIS__JOIN_FEW];
+    ignis__text_symbol *symbols = encoder->symbols;
+    int32_t i, best;
+    for (i = 0; i + 1 < count; i++)
+        joins[i] = ignis__join_find(encoder->tokenizer, symbols[i].id, symbols[i + 1].id);
+    for (;;) {
+        for (best = -1, i = 0; i + 1 < count; i++)
+            if (joins[i] && (best < 0 || joins[i]->rank < joins[best]->rank))
+                best = i;
+        if (best < 0)
+            return count;
+        symbols[best].id = joins[best]->id;
+        for (count--, i = best + 1; i < count; i++) {
+            symbols[i].id = symbols[i + 1].id;
+            joins[i - 1] = joins[i];
+        }
+        if (best + 1 < count)
+            joins[best] = ignis__join_find(encoder->tokenizer, symbols[best].id, symbols[best + 1].id);
+        if (best > 0)
+            joins[best - 1] = ignis__join_find(encoder->tokenizer, symbols[best - 1].id, symbols[best].id);
+    }
+}
+
+/*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
+static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size, ignis__text_symbol *symbols)
+{
+    int32_t count = 0, id;
+    int length = 1, i;
+    bool unknown = false; /* one is still to be written */
+    size_t at;
+    for (at = 0; at < size; at += (size_t)length) {
+        unsigned char byte = (unsigned char)text[at];
+        if (!tokenizer->byte_level)
+            (void)ignis__utf8_code(text + at, &length);
+        id = length == 1 ? tokenizer->single[byte] : ignis__token_find(tokenizer, text + at, (size_t)length, false);
+        if (id >= 0) {
+            if (unknown)
+                symbols[count++].id = tokenizer->info.unknown;
+            unknown = false;
+            symbols[count++].id = id;
+            continue;
+        }
+        for (i = 0; tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0; i++)
+            continue;
+        if (i == length) {
+            for (i = 0; i < length; i++)
+                symbols[count++].id = tokenizer->fallback[(unsigned char)text[at + (size_t)i]];
+        } else if (tokenizer->info.unknown >= 0) {
+            if (unknown && !tokenizer->fuse_unknown)
+                symbols[count++].id = tokenizer->info.unknown;
+            unknown = true;
+        }
+    }
+    if (unknown)
+        symbols[count++].id = tokenizer->info.unknown;
+    return count;
+}
+
+static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+
+static void ignis__bit_set(uint64_t *bits, int32_t at)
+{
+    uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
+    while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
+        continue;
+}
+
+static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
+{
+    ignis__tokenizer *tokenizer = encoder->tokenizer;
+    int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
+    int64_t before = encoder->count;
+    void *items = encoder->symbols;
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+        ignis__encoder_put(encoder, id);
+        return true;
+    }
+    if (!ignis__encoder_room(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
+        return false;
+    encoder->symbols = (ignis__text_symbol *)items;
+    count = ignis__piece_symbols(tokenizer, text, size, encoder->symbols);
+    if (count <= IGNIS__JOIN_FEW)
+        count = ignis__join_few(encoder, count);
+    else if (!ignis__join_many(encoder, count))
+        return false;
+    for (i = 0; i < count; i++)
+        if (encoder->symbols[i].id >= 0)
+            ignis__encoder_put(encoder, encoder->symbols[i].id);
+    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+        if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
+            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__bit_set(tokenizer->known, id);
+    }
+    return true;
+}
+
+/* --- a text ---------------------------------------------------------------------------------------------------------- */
+
+/*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
+static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0, end;
+    if (tokenizer->prefix_space && size > 0 && text[0] != ' ') {
+        encoder->spaced.size = 0;
+        if (!ignis__bytes_add(&encoder->spaced, " ", 1) || !ignis__bytes_add(&encoder->spaced, text, size))
+            return false;
+        text = encoder->spaced.data;
+        size = encoder->spaced.size;
+    }
+    for (; at < size; at = end) {
+        end = ignis__split_next(tokenizer->split, text, size, at);
+        if (!ignis__encode_piece(encoder, text + at, end - at))
+            return false;
+    }
+    return true;
+}
+
+/*  The same, where numbers are cut out before anything else. */
+static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
+{
+    size_t begin = 0, at = 0;
+    int length, next_length;
+    bool digit, next = size > 0 && ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT;
+    (void)ignis__char_at(text, size, 0, &next_length);
+    while (at < size) {
+        digit = next;
+        length = next_length;
+        at += (size_t)length;
+        next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
+        if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
+            continue;
+        if (!ignis__encode_run(encoder, text + begin, at - begin))
+            return false;
+        begin = at;
+    }
+    return true;
+}
+
+/*  Characters of a vocabulary of pieces: with U+2581 for spaces, and cut where that changes nothing. */
+static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    bool first = text == encoder->front, split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low,
+         before = false;
+    size_t at, begin = 0;
+    if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
+        ignis__bytes *out = &encoder->spaced;
+        out->size = 0;
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS || (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) && !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+            return false;
+        for (at = 0; at < size; at++)
+            if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
+                return false;
+        text = out->data;
+        size = out->size;
+    }
+    for (at = 0; (split || tokenizer->words) && at < size; at += low ? 3 : 1, before = low) {
+        low = size - at >= 3 && memcmp(text + at, IGNIS__LOW_LINE, 3) == 0;
+        if (low && at > begin && (split || !before)) {
+            if (!ignis__encode_piece(encoder, text + begin, at - begin))
+                return false;
+            begin = at;
+        }
+    }
+    return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
+}
+
+/*  Normalized text without added tokens. */
+static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
+{
+    if (!encoder->tokenizer->byte_level)
+        return ignis__encode_characters(encoder, text, size);
+    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size) : ignis__encode_run(encoder, text, size);
+}
+
+/*  Whether a character of a word stands right before a place, or at it. */
+static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
+{
+    int length;
+    if (before ? at == 0 : at == size)
+        return false;
+    if (before)
+        while ((text[--at] & 0xC0) == 0x80)
+            continue;
+    return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
+}
+
+/*  The longest added token that stands at a place; null: none. */
+static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at)
+{
+    const ignis__added *found = NULL;
+    int low = 0, high = set->count, begin, end;
+    size_t depth;
+    for (depth = 0; low < high; depth++) {
+        unsigned char c;
+        if (set->items[low].size == depth)
+            found = &set->items[low++];
+        if (at + depth == size)
+            break;
+        c = (unsigned char)text[at + depth];
+        for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] < c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        low = begin;
+        for (end = high; begin < end;) {
+            int middle = (begin + end) / 2;
+            if ((unsigned char)set->items[middle].text[depth] <= c)
+                begin = middle + 1;
+            else
+                end = middle;
+        }
+        high = begin;
+    }
+    return found;
+}
+
+/*  A text between added tokens that were matched in the raw one, normalized. */
+static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    int i;
+    for (i = 0; i < tokenizer->normal_count; i++) {
+        const ignis__normal *normal = &tokenizer->normals[i];
+        ignis__bytes *out = &encoder->normal[i % 2];
+        size_t at = 0, begin = 0, from = normal->from ? strlen(normal->from) : 0;
+        bool ok = true;
+        out->size = 0;
+        if (normal->kind == IGNIS__NORMAL_NFC) {
+            ok = ignis__nfc_add(out, *text, *size);
+        } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
+            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
+        } else {
+            while (ok && *size - at >= from) {
+                if (memcmp(*text + at, normal->from, from) != 0) {
+                    at++;
+                    continue;
+                }
+                ok = ignis__bytes_add(out, *text + begin, at - begin) && ignis__bytes_add(out, normal->to, strlen(normal->to));
+                begin = at += from;
+            }
+            ok = ok && ignis__bytes_add(out, *text + begin, *size - begin);
+        }
+        if (!ok)
+            return false;
+        *text = out->data;
+        *size = out->size;
+    }
+    return true;
+}
+
+/*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
+static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
+{
+    const ignis__added_set *set = &encoder->tokenizer->added[level];
+    size_t at = 0, done = 0, begin, end;
+    const ignis__added *found = NULL;
+    int length;
+    for (;;) {
+        for (found = NULL; at < size && !found; at += !found)
+            if (set->first[(unsigned char)text[at]])
+                found = ignis__added_at(set, text, size, at);
+        begin = end = at;
+        if (found) {
+            at = end += found->size;
+            if ((encoder->plain && found->special) ||
+                (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
+                continue;
+            while (found->lstrip && begin > done) {
+                size_t last = begin - 1;
+                while (last > 0 && (text[last] & 0xC0) == 0x80)
+                    last--;
+                if (!(ignis__char_at(text, size, last, &length) & IGNIS__CHAR_SPACE))
+                    break;
+                begin = last;
+            }
+            if (found->rstrip)
+                end = ignis__char_skip(text, size, end, IGNIS__CHAR_SPACE, false);
+        }
+        if (begin > done) {
+            const char *part = text + done;
+            size_t part_size = begin - done;
+            if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
+                           : !ignis__encode_normal(encoder, &part, &part_size) ||
+                                 (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
+                encoder->failed = true;
+                return false;
+            }
+        }
+        if (!found)
+            return true;
+        ignis__encoder_put(encoder, found->id);
+        done = end;
+    }
+}
+
+static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = 0;
+    int i, length = 1;
+    while (at < size && (length = ignis__utf8_length(text + at, size - at)) > 0)
+        at += (size_t)length;
+    if (at < size) {
+        if (!ignis__bytes_add_fixed(&encoder->fixed, text, size)) {
+            encoder->failed = true;
+            return false;
+        }
+        text = encoder->fixed.data;
+        size = encoder->fixed.size;
+    }
+    for (i = 0; !no_bos && i < tokenizer->front_count; i++)
+        ignis__encoder_put(encoder, tokenizer->front[i]);
+    if (!ignis__encode_level(encoder, 0, text, size))
+        return false;
+    for (i = 0; !no_bos && i < tokenizer->back_count; i++)
+        ignis__encoder_put(encoder, tokenizer->back[i]);
+    return true;
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------------- */
+
+/*  Items that grow in number. */
+typedef struct ignis__list {
+    char *items;
+    size_t size; /* of an item */
+    int64_t count, capacity;
+} ignis__list;
+
+/*  One more item, zeroed; null: there is no memory. */
+static void *ignis__list_add(ignis__list *list)
+{
+    if (list->count == list->capacity) {
+        int64_t capacity = list->capacity ? list->capacity * 2 : 64;
+        char *items = (char *)ignis__alloc((size_t)capacity * list->size);
+        if (!items)
+            return NULL;
+        if (list->count)
+            memcpy(items, list->items, (size_t)list->count * list->size);
+        ignis__free(list->items);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    return list->items + (size_t)list->count++ * list->size;
+}
+
+typedef struct ignis__token_entry {
+    const char *text;
+    size_t size;
+    int64_t id;
+    bool odd;   /* its text does not stand for bytes */
+    bool apart; /* text never becomes it */
+    float score;
+} ignis__token_entry;
+
+typedef struct ignis__merge_entry {
+    const char *left, *right;
+    size_t left_size, right_size;
+    uint32_t rank;
+    int32_t ids[3]; /* left, right, joined */
+} ignis__merge_entry;
+
+/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+typedef struct ignis__text_part {
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
+    int64_t invert, individual, prefix, use_regex, split, start, stop;
+} ignis__text_part;
+
+enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
+
+static const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+
+#define IGNIS__TEMPLATE_TOKENS 16
+
+/*  What opening a tokenizer has. Texts are in the file that is being read. */
+typedef struct ignis__text_load {
+    const char *call, *path;
+    ignis__tokenizer *tokenizer;
+    ignis__json json;
+    ignis__list entries, merges, added;
+    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    int part_count[IGNIS__PART_KINDS];
+    const char *model, *unknown; /* null: none */
+    bool has_vocabulary, has_merges, dropout, affix;
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    bool template_behind[IGNIS__TEMPLATE_TOKENS];
+    int template_count;
+    bool template_text; /* the template has the text once */
+    const char *special_name[IGNIS__TEMPLATE_TOKENS];
+    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
+    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
+    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    char fault[400];
+} ignis__text_load;
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    va_list args;
+    if (load->diagnostic == IGNIS_DIAG_NONE) {
+        load->diagnostic = diagnostic;
+        va_start(args, format);
+        vsnprintf(load->fault, sizeof load->fault, format, args);
+        va_end(args);
+    }
+    return false;
+}
+
+IGNIS__COLD static bool ignis__text_no_memory(ignis__text_load *load)
+{
+    return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
+}
+
+/*  Steps over a word, such as null, if it is next. */
+static bool ignis__json_word(ignis__json *json, const char *word)
+{
+    size_t size = strlen(word);
+    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size) != 0)
+        return false;
+    json->at += size;
+    return true;
+}
+
+/*  True or false; false after a fault. */
+static bool ignis__json_bool(ignis__json *json)
+{
+    bool value = ignis__json_word(json, "true");
+    if (!value && !ignis__json_word(json, "false"))
+        ignis__json_fail(json, "true or false is missing");
+    return value;
+}
+
+/*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
+static const char *ignis__json_field(ignis__json *json, bool *first)
+{
+    size_t size;
+    const char *name;
+    if (!ignis__json_more(json, '}', first))
+        return NULL;
+    name = ignis__json_string(json, &size);
+    ignis__json_expect(json, ':');
+    return json->fault[0] ? NULL : name;
+}
+
+/*  A text without a 0 in it; null for null. */
+static const char *ignis__json_words(ignis__json *json)
+{
+    size_t size;
+    const char *text;
+    if (ignis__json_word(json, "null"))
+        return NULL;
+    text = ignis__json_string(json, &size);
+    if (strlen(text) != size)
+        ignis__json_fail(json, "the text %s goes on behind a character 0", ignis__name_write(text).text);
+    return text;
+}
+
+/*  {"id": "<s>", "ids": [1], ...} for each name. */
+IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name, *field;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        bool first_field = true, first_id = true;
+        int at = load->special_count++, *count = &load->special_id_count[at];
+        if (at == IGNIS__TEMPLATE_TOKENS) {
+            load->special_count--;
+            ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            return;
+        }
+        load->special_name[at] = name;
+        ignis__json_expect(json, '{');
+        while ((field = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(field, "ids") != 0) {
+                ignis__json_skip(json);
+                continue;
+            }
+            ignis__json_expect(json, '[');
+            for (*count = 0; ignis__json_more(json, ']', &first_id);) {
+                int64_t id = ignis__json_count(json);
+                if (id >= IGNIS__TOKEN_LIMIT || *count == IGNIS__TEMPLATE_TOKENS)
+                    ignis__json_fail(json, "a special token of a template has an id of at least %lld, or more than %d ids",
+                                     (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
+                else
+                    load->special_ids[at][(*count)++] = (int32_t)id;
+            }
+        }
+    }
+}
+
+/*  [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] */
+IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *kind, *field;
+    load->template_count = 0;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_kind = true;
+        ignis__json_expect(json, '{');
+        while ((kind = ignis__json_field(json, &first_kind)) != NULL) {
+            bool special = strcmp(kind, "SpecialToken") == 0, first_field = true;
+            const char *id = NULL;
+            ignis__json_expect(json, '{');
+            while ((field = ignis__json_field(json, &first_field)) != NULL) {
+                if (strcmp(field, "id") == 0)
+                    id = ignis__json_words(json);
+                else
+                    ignis__json_skip(json);
+            }
+            if (json->fault[0])
+                return;
+            if (!id || (!special && (strcmp(kind, "Sequence") != 0 || strcmp(id, "A") != 0 || load->template_text)))
+                ignis__json_fail(json, "a template of one text is more than special tokens around the text A");
+            else if (!special)
+                load->template_text = true;
+            else if (load->template_count == IGNIS__TEMPLATE_TOKENS)
+                ignis__json_fail(json, "a template has more than %d special tokens", IGNIS__TEMPLATE_TOKENS);
+            else {
+                load->template_behind[load->template_count] = load->template_text;
+                load->template_name[load->template_count++] = id;
+            }
+        }
+    }
+}
+
+/*  A normalizer and its like: null, one step, or a sequence of steps, which come one after the other. */
+IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
+{
+    static const struct {
+        const char *name;
+        char type; /* a text, a number, true or false */
+        size_t at;
+    } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
+                  {"prepend", 't', offsetof(ignis__text_part, prepend)},
+                  {"content", 't', offsetof(ignis__text_part, content)},
+                  {"behavior", 't', offsetof(ignis__text_part, behavior)},
+                  {"replacement", 't', offsetof(ignis__text_part, replacement)},
+                  {"prepend_scheme", 't', offsetof(ignis__text_part, scheme)},
+                  {"invert", 'b', offsetof(ignis__text_part, invert)},
+                  {"individual_digits", 'b', offsetof(ignis__text_part, individual)},
+                  {"add_prefix_space", 'b', offsetof(ignis__text_part, prefix)},
+                  {"use_regex", 'b', offsetof(ignis__text_part, use_regex)},
+                  {"split", 'b', offsetof(ignis__text_part, split)},
+                  {"start", 'n', offsetof(ignis__text_part, start)},
+                  {"stop", 'n', offsetof(ignis__text_part, stop)}};
+    static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
+    ignis__json *json = &load->json;
+    ignis__text_part part;
+    bool first = true, first_step = true, sequence = false;
+    const char *name;
+    int i;
+    if (ignis__json_word(json, "null"))
+        return;
+    if (depth > 8) {
+        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__part_names[kind]);
+        return;
+    }
+    memset(&part, 0, sizeof part);
+    part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
+            continue;
+        if (i < IGNIS__COUNT(fields)) {
+            char *at = (char *)&part + fields[i].at;
+            if (fields[i].type == 't')
+                *(const char **)(void *)at = ignis__json_words(json);
+            else if (!ignis__json_word(json, "null"))
+                *(int64_t *)(void *)at = fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+        } else if (strcmp(name, sequences[kind]) == 0) {
+            sequence = true;
+            ignis__json_expect(json, '[');
+            while (ignis__json_more(json, ']', &first_step))
+                ignis__part_read(load, kind, depth + 1);
+        } else if (strcmp(name, "pattern") == 0) {
+            bool first_pattern = true;
+            ignis__json_expect(json, '{');
+            while ((name = ignis__json_field(json, &first_pattern)) != NULL)
+                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
+            ignis__template_single(load);
+        } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
+            ignis__template_specials(load);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+    if (json->fault[0] || sequence)
+        return;
+    if (!part.type)
+        ignis__json_fail(json, "a %s has no type", ignis__part_names[kind]);
+    else if (load->part_count[kind] == IGNIS__TEXT_STEPS)
+        ignis__json_fail(json, "a %s has more than %d steps", ignis__part_names[kind], IGNIS__TEXT_STEPS);
+    else
+        load->parts[kind][load->part_count[kind]++] = part;
+}
+
+/*  [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}] */
+IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    if (ignis__json_word(json, "null"))
+        return;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        bool first_field = true, has_id = false;
+        ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        added->normalized = true;
+        added->order = (int)load->added.count;
+        ignis__json_expect(json, '{');
+        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(name, "content") == 0) {
+                added->text = ignis__json_string(json, &added->size);
+            } else if (strcmp(name, "id") == 0) {
+                int64_t id = ignis__json_count(json);
+                has_id = true;
+                if (id >= IGNIS__TOKEN_LIMIT)
+                    ignis__json_fail(json, "an added token has the id %lld; ids are below %lld", (long long)id,
+                                     (long long)IGNIS__TOKEN_LIMIT);
+                added->id = (int32_t)id;
+            } else if (strcmp(name, "single_word") == 0) {
+                added->single_word = ignis__json_bool(json);
+            } else if (strcmp(name, "lstrip") == 0) {
+                added->lstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "rstrip") == 0) {
+                added->rstrip = ignis__json_bool(json);
+            } else if (strcmp(name, "normalized") == 0) {
+                added->normalized = ignis__json_bool(json);
+            } else if (strcmp(name, "special") == 0) {
+                added->special = ignis__json_bool(json);
+            } else {
+                ignis__json_skip(json);
+            }
+        }
+        if (!json->fault[0] && (!added->text || !has_id))
+            ignis__json_fail(json, "an added token has no %s", added->text ? "id" : "content");
+    }
+}
+
+/*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
+IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        if (!merge) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        if (ignis__json_take(json, '[')) {
+            merge->left = ignis__json_string(json, &merge->left_size);
+            ignis__json_expect(json, ',');
+            merge->right = ignis__json_string(json, &merge->right_size);
+            ignis__json_expect(json, ']');
+        } else {
+            size_t size;
+            const char *both = ignis__json_string(json, &size), *space = (const char *)memchr(both, ' ', size);
+            merge->left = both;
+            merge->left_size = space ? (size_t)(space - both) : 0;
+            merge->right = space ? space + 1 : both;
+            merge->right_size = space ? size - merge->left_size - 1 : 0;
+            if (!json->fault[0] && (!space || memchr(merge->right, ' ', merge->right_size)))
+                ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
+        }
+        merge->rank = (uint32_t)(load->merges.count - 1);
+    }
+}
+
+IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    size_t size;
+    if (ignis__json_peek(json) != '{') { /* that of another kind of model */
+        ignis__json_skip(json);
+        return;
+    }
+    load->has_vocabulary = true;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        ignis__token_entry *entry;
+        const char *text = ignis__json_string(json, &size);
+        ignis__json_expect(json, ':');
+        entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        if (!entry) {
+            ignis__text_no_memory(load);
+            return;
+        }
+        entry->text = text;
+        entry->size = size;
+        entry->id = ignis__json_count(json);
+        if (entry->id >= IGNIS__TOKEN_LIMIT)
+            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text, (long long)entry->id,
+                             (long long)IGNIS__TOKEN_LIMIT);
+    }
+}
+
+IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool first = true;
+    const char *name, *text;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        if (strcmp(name, "type") == 0) {
+            load->model = ignis__json_words(json);
+        } else if (strcmp(name, "unk_token") == 0) {
+            load->unknown = ignis__json_words(json);
+        } else if (strcmp(name, "vocab") == 0) {
+            ignis__vocabulary_read(load);
+        } else if (strcmp(name, "merges") == 0) {
+            load->has_merges = true;
+            ignis__merges_read(load);
+        } else if (strcmp(name, "ignore_merges") == 0) {
+            tokenizer->ignore_merges = ignis__json_bool(json);
+        } else if (strcmp(name, "byte_fallback") == 0) {
+            tokenizer->byte_fallback = ignis__json_bool(json);
+        } else if (strcmp(name, "fuse_unk") == 0) {
+            tokenizer->fuse_unknown = ignis__json_bool(json);
+        } else if (strcmp(name, "dropout") == 0) {
+            load->dropout = !ignis__json_word(json, "null");
+            if (load->dropout) {
+                const char *digits = (ignis__json_peek(json), json->at);
+                ignis__json_skip(json);
+                load->dropout = !(json->at - digits > 0 && strspn(digits, "0.") >= (size_t)(json->at - digits));
+            }
+        } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
+            text = ignis__json_words(json);
+            load->affix = load->affix || (text && *text);
+        } else {
+            ignis__json_skip(json);
+        }
+    }
+}
+
+/*  tokenizer.json, as it stands; what it means is looked at afterwards. */
+IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
+{
+    ignis__json *json = &load->json;
+    bool first = true;
+    const char *name;
+    int i;
+    ignis__json_expect(json, '{');
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__part_names[i]) != 0; i++)
+            continue;
+        if (i < IGNIS__PART_KINDS)
+            ignis__part_read(load, i, 0);
+        else if (strcmp(name, "added_tokens") == 0)
+            ignis__added_read(load);
+        else if (strcmp(name, "model") == 0)
+            ignis__text_model_read(load);
+        else
+            ignis__json_skip(json);
+    }
+    if (load->diagnostic == IGNIS_DIAG_NONE && !json->fault[0] && (ignis__json_peek(json), json->at != json->end))
+        ignis__json_fail(json, "something follows the end of the JSON text");
+    if (json->fault[0])
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+    return load->diagnostic == IGNIS_DIAG_NONE;
+}
+
+/*  Refuses a step of a part by its name. */
+IGNIS__COLD static bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part, const char *why)
+{
+    return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s", ignis__part_names[kind],
+                             ignis__name_write(part->type).text, *why ? ": " : "", why);
+}
+
+static bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+
+IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i;
+    for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
+        const ignis__text_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
+        ignis__normal *normal = &tokenizer->normals[tokenizer->normal_count++];
+        if (ignis__text_is(part->type, "NFC")) {
+            normal->kind = IGNIS__NORMAL_NFC;
+        } else if (ignis__text_is(part->type, "Prepend") && part->prepend) {
+            normal->kind = IGNIS__NORMAL_PREPEND;
+            normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
+        } else if (ignis__text_is(part->type, "Replace") && part->string && *part->string && part->content) {
+            normal->kind = IGNIS__NORMAL_REPLACE;
+            normal->from = ignis__tokenizer_keep_text(tokenizer, part->string, strlen(part->string));
+            normal->to = ignis__tokenizer_keep_text(tokenizer, part->content, strlen(part->content));
+        } else {
+            return ignis__part_refuse(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
+        }
+        if (normal->kind != IGNIS__NORMAL_NFC && (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
+            return ignis__text_no_memory(load);
+    }
+    return true;
+}
+
+/*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
+IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind, const ignis__text_part *part)
+{
+    static const char *const schemes[] = {"", "always", "first", "never"};
+    int i;
+    const char *scheme = part->scheme ? part->scheme : part->prefix == 0 ? "never" : "always";
+    if (!ignis__text_is(part->replacement, IGNIS__LOW_LINE)) {
+        ignis__part_refuse(load, kind, part, "its replacement is not U+2581");
+        return IGNIS__METASPACE_NONE;
+    }
+    for (i = 1; i < IGNIS__COUNT(schemes); i++)
+        if (strcmp(scheme, schemes[i]) == 0)
+            return (ignis__metaspace)i;
+    ignis__part_refuse(load, kind, part, scheme);
+    return IGNIS__METASPACE_NONE;
+}
+
+/*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
+IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__text_part *part = load->parts[IGNIS__PART_SPLITTER];
+    int i, k, count = load->part_count[IGNIS__PART_SPLITTER];
+    for (i = 0; i < count; i++, part++) {
+        bool last = i == count - 1;
+        if (ignis__text_is(part->type, "Metaspace") && count == 1) {
+            tokenizer->metaspace = ignis__metaspace_take(load, IGNIS__PART_SPLITTER, part);
+            tokenizer->metaspace_split = part->split != 0;
+            return tokenizer->metaspace != IGNIS__METASPACE_NONE;
+        }
+        if (ignis__text_is(part->type, "Digits") && i == 0 && !last) {
+            tokenizer->digits = part->individual == 1 ? 1 : 2;
+        } else if (ignis__text_is(part->type, "Split") && tokenizer->split == IGNIS__SPLIT_NONE && !last) {
+            if (!part->regex)
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "its pattern is no regular expression");
+            if (!(ignis__text_is(part->behavior, "Isolated") && part->invert != 1) &&
+                !(ignis__text_is(part->behavior, "Removed") && part->invert == 1))
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "it does not keep what its pattern matches, and that alone");
+            for (k = 0; k < IGNIS__COUNT(ignis__text_splits); k++)
+                if (strcmp(part->regex, ignis__text_splits[k].pattern) == 0)
+                    tokenizer->split = ignis__text_splits[k].split;
+            if (tokenizer->split == IGNIS__SPLIT_NONE)
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, part->regex);
+        } else if (ignis__text_is(part->type, "ByteLevel") && last) {
+            tokenizer->byte_level = true;
+            tokenizer->prefix_space = part->prefix == 1;
+            if (tokenizer->split != IGNIS__SPLIT_NONE && (tokenizer->prefix_space || part->use_regex != 0))
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                          "it splits again, or puts spaces between what is split already");
+            if (part->use_regex != 0)
+                tokenizer->split = IGNIS__SPLIT_GPT2;
+        } else {
+            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, last && count > 1 ? "at the end of several" : "");
+        }
+    }
+    return true;
+}
+
+/*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
+IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__text_part *part = load->parts[IGNIS__PART_DECODER];
+    int i, count = load->part_count[IGNIS__PART_DECODER];
+    bool replaced = false, fused = false;
+    if (count == 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has no decoder, and so only tokens with spaces between them");
+    for (i = 0; i < count; i++, part++) {
+        if (tokenizer->byte_level ? ignis__text_is(part->type, "ByteLevel") && count == 1
+                                  : ignis__text_is(part->type, "Metaspace") && count == 1) {
+            if (!tokenizer->byte_level)
+                tokenizer->metaspace_decoder = ignis__metaspace_take(load, IGNIS__PART_DECODER, part);
+            return load->diagnostic == IGNIS_DIAG_NONE;
+        }
+        if (tokenizer->byte_level)
+            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
+        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) && ignis__text_is(part->content, " ") &&
+            i == 0)
+            replaced = true;
+        else if (ignis__text_is(part->type, "Fuse"))
+            fused = true;
+        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 && part->start < 100 &&
+                 fused && i == count - 1)
+            tokenizer->strip = part->start > 0 ? (int)part->start : 0;
+        else if (!ignis__text_is(part->type, "ByteFallback") || fused)
+            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "");
+        else
+            tokenizer->byte_decoder = true;
+    }
+    return replaced || ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
+}
+
+/*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
+    characters stand for no byte, and nothing was changed. */
+static bool ignis__token_bytes(char *text, size_t *size)
+{
+    size_t at, out = 0;
+    int length, round;
+    for (round = 0; round < 2; round++) {
+        for (at = out = 0; at < *size; at += (size_t)length) {
+            uint32_t code = ignis__utf8_code(text + at, &length), byte = 256;
+            if ((code >= 33 && code <= 126) || (code >= 161 && code <= 172) || (code >= 174 && code <= 255))
+                byte = code;
+            else if (code >= 256 && code <= 288)
+                byte = code - 256;
+            else if (code >= 289 && code <= 322)
+                byte = code - 289 + 127;
+            else if (code == 323)
+                byte = 173;
+            if (byte == 256)
+                return false;
+            if (round == 1)
+                text[out++] = (char)byte;
+        }
+    }
+    *size = out;
+    return true;
+}
+
+/*  The id of a text of the file, which is changed as above. */
+static int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+{
+    bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    return ignis__token_find(tokenizer, text, *size, odd);
+}
+
+/*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
+IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens, const int32_t *entry_of)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    uint64_t slots = 16, words = ((uint64_t)tokens + 63) / 64;
+    size_t bytes = 0;
+    int64_t i;
+    for (i = 0; i < load->entries.count; i++)
+        bytes += entries[i].size;
+    while (slots < (uint64_t)model_count * 2)
+        slots *= 2;
+    tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
+    tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
+    tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
+    tokenizer->slots = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)slots * sizeof(ignis__token_slot));
+    tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->slots || !tokenizer->known || !tokenizer->whole)
+        return ignis__text_no_memory(load);
+    tokenizer->slot_mask = slots - 1;
+    tokenizer->info.tokens = (int)tokens;
+    for (bytes = 0, i = 0; i < tokens; i++) {
+        const ignis__token_entry *entry = &entries[entry_of[i] < 0 ? 0 : entry_of[i]];
+        uint64_t hash, at;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        if (entry_of[i] < 0)
+            continue;
+        if (entry->size)
+            memcpy(tokenizer->bytes + bytes, entry->text, entry->size);
+        bytes += entry->size;
+        tokenizer->begin[i + 1] = (uint32_t)bytes;
+        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->odd ? IGNIS__TOKEN_ODD : 0));
+        if (entry_of[i] >= model_count || entry->apart)
+            continue;
+        tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
+        tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
+        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
+                                     ignis__name_write(entry->text).text);
+        hash = ignis__token_hash(entry->text, entry->size);
+        for (at = hash & tokenizer->slot_mask; tokenizer->slots[at].id; at = (at + 1) & tokenizer->slot_mask)
+            continue;
+        tokenizer->slots[at].tag = (uint32_t)(hash >> 32);
+        tokenizer->slots[at].id = (int32_t)i + 1;
+    }
+    return true;
+}
+
+/*  All tokens: those of the model, and those added to them. */
+IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items, *entry;
+    int64_t model_count = load->entries.count, tokens = 0, i;
+    int32_t *entry_of;
+    char name[8];
+    bool ok = true;
+    for (i = 0; i < model_count; i++)
+        tokens = entries[i].id >= tokens ? entries[i].id + 1 : tokens;
+    for (i = 0; i < load->added.count; i++)
+        tokens = added[i].id >= tokens ? added[i].id + 1 : tokens;
+    if (model_count == 0)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
+    entry_of = (int32_t *)ignis__alloc((size_t)tokens * sizeof *entry_of);
+    if (!entry_of)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < tokens; i++)
+        entry_of[i] = -1;
+    for (i = 0; ok && i < model_count; i++) {
+        entry = &entries[i];
+        if (entry_of[entry->id] >= 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
+                                   ignis__name_write(entries[entry_of[entry->id]].text).text, ignis__name_write(entry->text).text,
+                                   (long long)entry->id);
+        entry_of[entry->id] = (int32_t)i;
+    }
+    for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
+        entries[i].odd = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+    for (i = 0; ok && i < load->added.count; i++) {
+        char *text = (char *)(uintptr_t)added[i].text;
+        size_t size = added[i].size;
+        bool odd;
+        added[i].text = ignis__tokenizer_keep_text(tokenizer, text, size);
+        if (!added[i].text) {
+            ok = ignis__text_no_memory(load);
+            break;
+        }
+        odd = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        if (entry_of[added[i].id] < 0) {
+            entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+            if (!entry) {
+                ok = ignis__text_no_memory(load);
+                break;
+            }
+            entries = (ignis__token_entry *)(void *)load->entries.items;
+            entry->text = text;
+            entry->size = size;
+            entry->odd = odd;
+            entry->id = added[i].id;
+            entry_of[added[i].id] = (int32_t)(load->entries.count - 1);
+            continue;
+        }
+        entry = &entries[entry_of[added[i].id]];
+        if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, which is that of another token",
+                                   ignis__name_write(added[i].text).text, (int)added[i].id);
+    }
+    ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
+    for (i = 0; ok && i < load->added.count; i++) {
+        int32_t id = added[i].id,
+                model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
+                                          tokenizer->begin[id + 1] - tokenizer->begin[id], (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+        if (model >= 0 && model != id)
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, but in the vocabulary %d",
+                                   ignis__name_write(added[i].text).text, (int)id, (int)model);
+        if (added[i].special)
+            tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
+    }
+    for (i = 0; ok && i < 256; i++) {
+        name[0] = (char)i;
+        tokenizer->single[i] = tokenizer->byte_level || i < 128 ? ignis__token_find(tokenizer, name, 1, false) : -1;
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
+        tokenizer->fallback[i] = ignis__token_find(tokenizer, name, 6, false);
+    }
+    ignis__free(entry_of);
+    return ok;
+}
+
+/*  The table of pairs, from the ids and ranks of the merges. */
+IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
+    uint64_t size = 16, at;
+    int64_t i;
+    while (size < (uint64_t)load->merges.count * 3 / 2)
+        size *= 2;
+    tokenizer->joins = (ignis__join *)ignis__tokenizer_keep(tokenizer, (size_t)size * sizeof(ignis__join));
+    if (!tokenizer->joins)
+        return ignis__text_no_memory(load);
+    tokenizer->join_mask = size - 1;
+    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
+    for (i = 0; i < load->merges.count; i++) {
+        const ignis__merge_entry *merge = &merges[i];
+        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
+        const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
+        uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;)
+            at = (at + 1) & tokenizer->join_mask;
+        tokenizer->joins[at].key = key;
+        tokenizer->joins[at].rank = merge->rank;
+        tokenizer->joins[at].id = merge->ids[2];
+        for (k = 1; tokenizer->words && k + 3 <= length; k++)
+            if (memcmp(text + k, IGNIS__LOW_LINE, 3) == 0 && (k < 3 || memcmp(text + k - 3, IGNIS__LOW_LINE, 3) != 0))
+                tokenizer->words = false;
+    }
+    return true;
+}
+
+IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
+    ignis__bytes both = IGNIS__ZERO;
+    bool ok = true;
+    int64_t i;
+    int k;
+    for (i = 0; ok && i < load->merges.count; i++) {
+        ignis__merge_entry *merge = &merges[i];
+        size_t size;
+        both.size = 0;
+        ok = ignis__bytes_add(&both, merge->left, merge->left_size) && ignis__bytes_add(&both, merge->right, merge->right_size) &&
+             ignis__bytes_add(&both, "", 1);
+        if (!ok) {
+            ignis__text_no_memory(load);
+            break;
+        }
+        size = both.size - 1;
+        merge->ids[2] = ignis__token_of(tokenizer, both.data, &size);
+        merge->ids[0] = ignis__token_of(tokenizer, merge->left, &merge->left_size);
+        merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
+        for (k = 0; k < 3; k++)
+            if (merge->ids[k] < 0)
+                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld %s a token that is not in its vocabulary",
+                                       (long long)i, k == 2 ? "makes" : "joins");
+    }
+    ignis__free(both.data);
+    return ok;
+}
+
+static int ignis__added_order(const void *a, const void *b)
+{
+    const ignis__added *one = (const ignis__added *)a, *other = (const ignis__added *)b;
+    size_t size = one->size < other->size ? one->size : other->size;
+    int order = size ? memcmp(one->text, other->text, size) : 0;
+    if (order)
+        return order;
+    if (one->size != other->size)
+        return one->size < other->size ? -1 : 1;
+    if (one->special != other->special)
+        return one->special ? -1 : 1; /* as in the library, these are looked at first */
+    return one->order - other->order;
+}
+
+/*  What is cut out of text. What is matched in normalized text is normalized itself. */
+IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__encoder encoder = IGNIS__ZERO;
+    int level, k, kept;
+    int64_t i;
+    bool ok = true;
+    encoder.tokenizer = tokenizer;
+    for (level = 0; ok && level < 2; level++) {
+        ignis__added_set *set = &tokenizer->added[level];
+        set->items = (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        ok = set->items != NULL;
+        for (i = 0; ok && i < load->added.count; i++) {
+            ignis__added *item = &set->items[set->count];
+            const char *text = added[i].text;
+            if (added[i].normalized != (level == 1) || added[i].size == 0)
+                continue;
+            *item = added[i];
+            if (level == 1) {
+                ok = ignis__encode_normal(&encoder, &text, &item->size) &&
+                     (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
+                if (item->size == 0)
+                    continue;
+            }
+            set->count++;
+        }
+        if (!ok)
+            break;
+        if (set->count > 1)
+            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_order);
+        for (kept = 0, k = 0; k < set->count; k++)
+            if (kept == 0 || set->items[kept - 1].size != set->items[k].size ||
+                memcmp(set->items[kept - 1].text, set->items[k].text, set->items[k].size) != 0)
+                set->items[kept++] = set->items[k];
+        set->count = kept;
+        for (k = 0; k < kept; k++)
+            set->first[(unsigned char)set->items[k].text[0]] = true;
+    }
+    ignis__encoder_close(&encoder);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The ids around each text. */
+IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i, k;
+    size_t room = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
+    for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
+        const ignis__text_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
+        if (!ignis__text_is(part->type, "ByteLevel") && !ignis__text_is(part->type, "TemplateProcessing"))
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "");
+        if (ignis__text_is(part->type, "TemplateProcessing") && !load->template_text)
+            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "its template has no place for the text");
+    }
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    for (i = 0; i < load->template_count; i++) {
+        bool behind = load->template_behind[i];
+        int32_t *ids = behind ? tokenizer->back : tokenizer->front;
+        int *count = behind ? &tokenizer->back_count : &tokenizer->front_count, at;
+        for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
+            continue;
+        if (at == load->special_count)
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
+                                     ignis__name_write(load->template_name[i]).text);
+        for (k = 0; k < load->special_id_count[at]; k++)
+            ids[(*count)++] = load->special_ids[at][k];
+    }
+    tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
+    return true;
+}
+
+/*  What was read becomes a tokenizer, if all of it is known. */
+IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    size_t size;
+    if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
+                                 load->model ? ignis__name_write(load->model).text : "none");
+    if (!load->has_vocabulary || !load->has_merges)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s", load->has_vocabulary ? "merges" : "vocab");
+    if (load->dropout || load->affix)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
+                                 load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
+    if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
+        return false;
+    if (tokenizer->byte_level && tokenizer->byte_fallback)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) || !ignis__added_take(load) ||
+        !ignis__template_take(load))
+        return false;
+    size = load->unknown ? strlen(load->unknown) : 0;
+    tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
+    return true;
+}
+
+/* --- tokenizer_config.json ------------------------------------------------------------------------------------------- */
+
+/*  "<s>", or {"content": "<s>", ...}, or null. */
+static const char *ignis__config_token(ignis__json *json)
+{
+    const char *text = NULL, *name;
+    bool first = true;
+    if (ignis__json_peek(json) != '{')
+        return ignis__json_words(json);
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        if (strcmp(name, "content") == 0)
+            text = ignis__json_words(json);
+        else
+            ignis__json_skip(json);
+    }
+    return text;
+}
+
+/*  A text, or [{"name": "default", "template": a text}, ...], of which it is the default one, or else the first. */
+static const char *ignis__config_template(ignis__json *json)
+{
+    const char *chosen = NULL, *name;
+    bool first = true, is_default = false;
+    if (ignis__json_peek(json) != '[')
+        return ignis__json_words(json);
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        const char *its_name = NULL, *text = NULL;
+        bool first_field = true;
+        ignis__json_expect(json, '{');
+        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+            if (strcmp(name, "name") == 0)
+                its_name = ignis__json_words(json);
+            else if (strcmp(name, "template") == 0)
+                text = ignis__json_words(json);
+            else
+                ignis__json_skip(json);
+        }
+        if (!chosen || (!is_default && ignis__text_is(its_name, "default"))) {
+            chosen = text;
+            is_default = ignis__text_is(its_name, "default");
+        }
+    }
+    return chosen;
+}
+
+/*  The id of a text: of an added token, or of one of the model; -1: none has it. */
+static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
+{
+    char bytes[256];
+    size_t size = strlen(text);
+    const ignis__added *added;
+    int level;
+    for (level = 0; level < 2; level++)
+        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0)) != NULL && added->size == size)
+            return added->id;
+    if (size >= sizeof bytes)
+        return -1;
+    memcpy(bytes, text, size + 1);
+    return ignis__token_of(tokenizer, bytes, &size);
+}
+
+/*  The ids in front (or behind) are this one, or none. */
+static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+{
+    if (add == 0)
+        *count = 0;
+    if (add != 1 || id < 0 || *count > 0)
+        return;
+    ids[0] = id;
+    *count = 1;
+}
+
+IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "pad_token", "chat_template", "add_bos_token", "add_eos_token"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__json *json = &load->json;
+    const char *texts[4] = {NULL, NULL, NULL, NULL}, *name;
+    int add[2] = {-1, -1}, i;
+    bool first = true, copied = true;
+    ignis__json_expect(json, '{');
+    while ((name = ignis__json_field(json, &first)) != NULL) {
+        for (i = 0; i < IGNIS__COUNT(names) && strcmp(name, names[i]) != 0; i++)
+            continue;
+        if (i < 3)
+            texts[i] = ignis__config_token(json);
+        else if (i == 3)
+            texts[i] = ignis__config_template(json);
+        else if (i == IGNIS__COUNT(names))
+            ignis__json_skip(json);
+        else if (!ignis__json_word(json, "null"))
+            add[i - 4] = ignis__json_bool(json);
+    }
+    if (json->fault[0])
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+    if (texts[0]) {
+        tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
+        copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
+    }
+    if (texts[1]) {
+        tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
+        copied = copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
+    }
+    if (texts[2])
+        tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
+    if (texts[3])
+        copied = copied && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    return copied || ignis__text_no_memory(load);
+}
+
+/*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
+IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+{
+    int64_t length = 0;
+    int64_t time;
+    char *text;
+    *size = 0;
+    if (!ignis__file_info(path, &length, &time)) {
+        if (needed)
+            ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
+        return NULL;
+    }
+    if (length > IGNIS__TEXT_LIMIT) {
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
+                          (long long)IGNIS__TEXT_LIMIT);
+        return NULL;
+    }
+    text = (char *)ignis__file_read(path, size);
+    if (!text)
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + *size : NULL;
+    return text;
+}
+
+/*  What lies beside tokenizer.json. */
+IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path, size_t path_size)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool ok;
+    size_t size;
+    char *text;
+    snprintf(path, path_size, "%s/tokenizer_config.json", folder);
+    text = ignis__text_file(load, path, false, &size);
+    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__text_config_take(load);
+    ignis__free(text);
+    if (!ok)
+        return false;
+    snprintf(path, path_size, "%s/chat_template.jinja", folder);
+    text = ignis__text_file(load, path, false, &size);
+    if (!text)
+        return load->diagnostic == IGNIS_DIAG_NONE;
+    if (strlen(text) != size || !ignis__utf8_valid(text))
+        ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
+    else
+        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL || ignis__text_no_memory(load);
+    ignis__free(text);
+    return ok;
+}
+
+/*  Says what family a tokenizer is of, and fills in the rest of its facts. */
+static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+{
+    static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
+    ignis_tokenizer_info *info = &tokenizer->info;
+    info->kind = tokenizer->byte_level ? IGNIS_TOKENIZER_BYTES : IGNIS_TOKENIZER_PIECES;
+    snprintf(info->family, sizeof info->family, "%s",
+             !tokenizer->byte_level                                       ? "llama"
+             : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
+                                                                          : families[tokenizer->split]);
+    info->adds_bos = tokenizer->front_count > 0 && tokenizer->front[0] == info->bos;
+    info->has_template = tokenizer->chat_template != NULL;
+}
+
+/*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
+IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
+{
+    int64_t length, time;
+    size_t size;
+    char *text;
+    bool folder = !ignis__file_info(given, &length, &time);
+    load->path = path;
+    snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    text = ignis__text_file(load, path, true, &size);
+    if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
+        (void)ignis__text_beside_take(load, given, path, path_size);
+    ignis__free(text);
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
+{
+    static const char call[] = "ignis_tokenizer_open";
+    ignis_tokenizer handle = IGNIS__ZERO;
+    ignis__text_load load = IGNIS__ZERO;
+    ignis__tokenizer *tokenizer;
+    char *file;
+    size_t size;
+    if (!ignis__enter(call))
+        return handle;
+    if (!path) {
+        ignis__fail_null(call, "path");
+        return handle;
+    }
+    size = strlen(path) + 64;
+    file = (char *)ignis__alloc(size);
+    if (!file) {
+        ignis__fail_host_memory(call, size);
+        return handle;
+    }
+    tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
+    if (tokenizer) {
+        tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+        load.call = call;
+        load.tokenizer = tokenizer;
+        load.entries.size = sizeof(ignis__token_entry);
+        load.merges.size = sizeof(ignis__merge_entry);
+        load.added.size = sizeof(ignis__added);
+        ignis__text_open(&load, path, file, size);
+        if (load.diagnostic == IGNIS_DIAG_NONE) {
+            ignis__tokenizer_facts(tokenizer);
+            handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
+        } else {
+            if (*load.fault)
+                ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
+            ignis__tokenizer_destroy(tokenizer);
+        }
+        ignis__free(load.entries.items);
+        ignis__free(load.merges.items);
+        ignis__free(load.added.items);
+    }
+    ignis__free(file);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer)
+{
+    static const char call[] = "ignis_tokenizer_free";
+    ignis_status status = IGNIS_OK;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (!ignis__handle_kill(held))
+        status = ignis__fail(IGNIS_DIAG_TOKENIZER_FREED, call, "another thread has freed the tokenizer");
+    ignis__tokenizer_drop(held);
+    return status;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info)
+{
+    static const char call[] = "ignis_tokenizer_query";
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    if (!held)
+        return ignis__failed();
+    if (info)
+        *info = held->info;
+    ignis__tokenizer_drop(held);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
+                                     int capacity)
+{
+    static const char call[] = "ignis_tokenizer_encode";
+    ignis__encoder encoder = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int count = -1;
+    if (!held)
+        return -1;
+    if ((!text && size != 0) || (!ids && capacity > 0)) {
+        ignis__fail_null(call, !text && size != 0 ? "text" : "ids");
+    } else if (size < 0 || size > IGNIS__TEXT_LIMIT || capacity < 0) {
+        if (capacity < 0)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        else
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
+                        (long long)IGNIS__TEXT_LIMIT);
+    } else {
+        encoder.tokenizer = held;
+        encoder.plain = desc && desc->plain;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        if (!ignis__encode(&encoder, text ? text : "", (size_t)size, desc && desc->no_bos))
+            ignis__fail_host_memory(call, (size_t)size);
+        else if (encoder.count > INT32_MAX)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+        else
+            count = (int)encoder.count;
+        ignis__encoder_close(&encoder);
+    }
+    ignis__tokenizer_drop(held);
+    return count;
+}
+
+/*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
+static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
+{
+    const char *text = tokenizer->bytes + tokenizer->begin[id];
+    size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at, begin = 0;
+    unsigned byte;
+    char c;
+    if (tokenizer->byte_level)
+        return ignis__bytes_add(out, text, size);
+    if (tokenizer->byte_decoder && size == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
+        strspn(text + 3, "0123456789ABCDEFabcdef") == 2 && sscanf(text + 3, "%2x", &byte) == 1) {
+        c = (char)byte;
+        return ignis__bytes_add(out, &c, 1);
+    }
+    for (at = 0; at + 3 <= size;) {
+        bool taken =
+            first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS || tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
+        if (memcmp(text + at, IGNIS__LOW_LINE, 3) != 0) {
+            at++;
+            continue;
+        }
+        if (!ignis__bytes_add(out, text + begin, at - begin) || (!taken && !ignis__bytes_add(out, " ", 1)))
+            return false;
+        begin = at += 3;
+    }
+    return ignis__bytes_add(out, text + begin, size - begin);
+}
+
+/*  Whether an id is one; if not, it is reported. */
+static bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
+{
+    if (id >= 0 && id < tokenizer->info.tokens)
+        return true;
+    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id, tokenizer->info.tokens);
+    return false;
+}
+
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
+                                         int64_t capacity)
+{
+    static const char call[] = "ignis_tokenizer_decode";
+    ignis__bytes bytes = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int64_t size = -1;
+    int i, strip;
+    bool first = true, known = true, room = true;
+    if (!held)
+        return -1;
+    if ((!ids && count > 0) || (!out && capacity > 0)) {
+        ignis__fail_null(call, !ids && count > 0 ? "ids" : "out");
+    } else if (count < 0 || capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is below 0", count < 0 ? "count" : "capacity");
+    } else {
+        for (i = 0; known && room && i < count; i++) {
+            known = ignis__token_check(call, held, ids[i]);
+            if (!known || (held->flags[ids[i]] & IGNIS__TOKEN_CONTROL && !(desc && desc->control)))
+                continue;
+            room = ignis__token_add(held, ids[i], first, &bytes);
+            first = false;
+        }
+        if (!room)
+            ignis__fail_host_memory(call, bytes.size);
+        for (strip = 0; room && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' '; strip++)
+            continue;
+        size = known && room ? (int64_t)bytes.size - strip : -1;
+        if (size > 0 && capacity > 0)
+            memcpy(out, bytes.data + strip, (size_t)(size < capacity ? size : capacity));
+        ignis__free(bytes.data);
+    }
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char *out, int capacity)
+{
+    static const char call[] = "ignis_tokenizer_piece";
+    ignis__bytes bytes = IGNIS__ZERO;
+    ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    int size = -1;
+    if (!held)
+        return -1;
+    if (!out && capacity > 0) {
+        ignis__fail_null(call, "out");
+    } else if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (ignis__token_check(call, held, id)) {
+        if (!ignis__token_add(held, id, false, &bytes)) {
+            ignis__fail_host_memory(call, bytes.size);
+        } else {
+            size = (int)bytes.size;
+            if (size > 0 && capacity > 0)
+                memcpy(out, bytes.data, (size_t)(size < capacity ? size : capacity));
+        }
+        ignis__free(bytes.data);
+    }
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+/*  Whether a stream's call has what it needs. */
+static bool ignis__stream_check(const char *call, const ignis_text_stream *stream, const char *out, int capacity)
+{
+    if (!stream || (!out && capacity > 0))
+        ignis__fail_null(call, stream ? "out" : "stream");
+    else if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (stream->held_count < 0 || stream->held_count > 3)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "stream is no stream: zero it first");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char *out, int capacity)
+{
+    static const char call[] = "ignis_text_stream_put";
+    ignis__tokenizer *held = NULL;
+    ignis_text_stream next;
+    ignis__bytes bytes = IGNIS__ZERO, fixed = IGNIS__ZERO;
+    int size = -1;
+    size_t at = 0, before;
+    bool ok, open = false;
+    if (!ignis__enter(call) || !ignis__stream_check(call, stream, out, capacity) ||
+        (held = ignis__tokenizer_hold(call, stream->tokenizer)) == NULL)
+        return -1;
+    if (!ignis__token_check(call, held, id)) {
+        ignis__tokenizer_drop(held);
+        return -1;
+    }
+    if (held->flags[id] & IGNIS__TOKEN_CONTROL && !stream->control) {
+        ignis__tokenizer_drop(held);
+        return 0;
+    }
+    next = *stream;
+    ok = ignis__bytes_add(&bytes, next.held, (size_t)next.held_count);
+    before = bytes.size;
+    ok = ok && ignis__token_add(held, id, !next.inside && next.stripped == 0 && next.held_count == 0, &bytes);
+    /* spaces at the front of the text; where a byte of a character is held back, that is over */
+    while (!next.inside && next.stripped < held->strip && before == 0 && at < bytes.size && bytes.data[at] == ' ')
+        at++, next.stripped++;
+    if (at < bytes.size || held->strip == 0)
+        next.inside = true;
+    for (before = at; ok && at < bytes.size && !open;) { /* whole characters */
+        int length = ignis__utf8_length(bytes.data + at, bytes.size - at);
+        at += (size_t)(length > 0 ? length : ignis__utf8_broken(bytes.data + at, bytes.size - at, &open));
+    }
+    next.held_count = 0;
+    if (open) {
+        for (at = bytes.size - 1; (bytes.data[at] & 0xC0) == 0x80; at--)
+            continue;
+        next.held_count = (int)(bytes.size - at);
+        memcpy(next.held, bytes.data + at, bytes.size - at);
+    }
+    ok = ok && ignis__bytes_add_fixed(&fixed, bytes.data + before, at - before);
+    if (!ok) {
+        ignis__fail_host_memory(call, bytes.size);
+    } else {
+        size = (int)fixed.size;
+        if (size <= capacity) {
+            if (size)
+                memcpy(out, fixed.data, fixed.size);
+            *stream = next;
+        }
+    }
+    ignis__free(bytes.data);
+    ignis__free(fixed.data);
+    ignis__tokenizer_drop(held);
+    return size;
+}
+
+IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int capacity)
+{
+    static const char call[] = "ignis_text_stream_end";
+    int size;
+    if (!ignis__enter(call) || !ignis__stream_check(call, stream, out, capacity))
+        return -1;
+    size = stream->held_count ? 3 : 0;
+    if (size > capacity)
+        return size;
+    if (size)
+        memcpy(out, "\xEF\xBF\xBD", 3);
+    stream->held_count = stream->stripped = 0;
+    stream->inside = false;
+    return size;
+}
 
 /* ===============================================================================================================
    >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
    =============================================================================================================== */
 
+/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
+    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
+    marks; where it is not clear which byte is whose, the result is marked. */
+
+#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
+#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
+#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_kind {
+    IGNIS__CHAT_ABSENT, /* an argument that is not given */
+    IGNIS__CHAT_UNDEFINED,
+    IGNIS__CHAT_NONE,
+    IGNIS__CHAT_BOOL,
+    IGNIS__CHAT_INT,
+    IGNIS__CHAT_FLOAT,
+    IGNIS__CHAT_STRING,
+    IGNIS__CHAT_LIST, /* from here to GENERATOR: items */
+    IGNIS__CHAT_TUPLE,
+    IGNIS__CHAT_RANGE_OF,
+    IGNIS__CHAT_KEYS,
+    IGNIS__CHAT_VALUES,
+    IGNIS__CHAT_ITEMS,
+    IGNIS__CHAT_GENERATOR, /* can be walked once */
+    IGNIS__CHAT_DICT,      /* items: key, value, key, value ... */
+    IGNIS__CHAT_NAMESPACE, /* the same */
+    IGNIS__CHAT_LOOP,
+    IGNIS__CHAT_MACRO,
+    IGNIS__CHAT_FUNCTION, /* of the table; a method has an object */
+} ignis__chat_kind;
+
+static const char *const ignis__chat_kinds[] = {"",     "Undefined", "NoneType",    "bool",      "int",         "float",      "str",
+                                                "list", "tuple",     "range",       "dict_keys", "dict_values", "dict_items", "generator",
+                                                "dict", "Namespace", "LoopContext", "Macro",     "function"};
+
+typedef struct ignis__chat_value {
+    unsigned char kind;
+    unsigned char of;  /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
+    bool mark;         /* of what is no string: it came from the caller */
+    int64_t number;    /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
+    const char *marks; /* of a string: one for each byte; null: none is marked */
+    union {
+        double real;
+        const char *text; /* a string; the name of what is undefined */
+        struct ignis__chat_items *items;
+        struct ignis__chat_loop *loop;
+        struct ignis__chat_macro *macro;
+        const struct ignis__chat_value *object;
+    } u;
+} ignis__chat_value;
+
+typedef struct ignis__chat_items {
+    ignis__chat_value *item;
+    int64_t count, capacity;
+    int64_t at;       /* of a generator: those before it are gone */
+    int64_t range[3]; /* as range was called */
+} ignis__chat_items;
+
+/*  Text that is being written. */
+typedef struct ignis__chat_writer {
+    char *text, *marks;
+    size_t size, capacity;
+} ignis__chat_writer;
+
+typedef struct ignis__chat_scope {
+    struct ignis__chat_scope *outer;
+    ignis__chat_items names; /* name, value ... */
+} ignis__chat_scope;
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__chat_op {
+    IGNIS__CHAT_CONST,
+    IGNIS__CHAT_NAME,
+    IGNIS__CHAT_ARRAY, /* list: the items */
+    IGNIS__CHAT_TUPLE_OF,
+    IGNIS__CHAT_DICT_OF, /* list: key, value ... */
+    IGNIS__CHAT_ITEM,    /* a[b] */
+    IGNIS__CHAT_SLICE,   /* a[list] */
+    IGNIS__CHAT_ATTRIBUTE,
+    IGNIS__CHAT_CALL, /* a(list) */
+    IGNIS__CHAT_FILTER,
+    IGNIS__CHAT_TEST,
+    IGNIS__CHAT_UNARY,
+    IGNIS__CHAT_AND,
+    IGNIS__CHAT_OR,
+    IGNIS__CHAT_CHOICE, /* a if b else c */
+    IGNIS__CHAT_BINARY,
+    IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
+    IGNIS__CHAT_TEXT,    /* statements from here on */
+    IGNIS__CHAT_PRINT,
+    IGNIS__CHAT_IF,  /* list: branches, each a condition (a) and a body (b) */
+    IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
+    IGNIS__CHAT_SET,
+    IGNIS__CHAT_SET_BLOCK,
+    IGNIS__CHAT_MACRO_OF,
+    IGNIS__CHAT_BLOCK, /* a scope of its own */
+    IGNIS__CHAT_BREAK,
+    IGNIS__CHAT_CONTINUE,
+} ignis__chat_op;
+
+typedef struct ignis__chat_node {
+    unsigned char op, sign; /* sign: which operator */
+    int depth;              /* of what is inside it */
+    size_t at;              /* in the template */
+    struct ignis__chat_node *a, *b, *c, *list, *last, *next;
+    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+} ignis__chat_node;
+
+typedef struct ignis__chat_macro {
+    const ignis__chat_node *node;
+    ignis__chat_scope *scope;
+} ignis__chat_macro;
+
+typedef struct ignis__chat_loop {
+    const ignis__chat_node *node;
+    ignis__chat_scope *outer;
+    ignis__chat_items *items;       /* as they come, before the loop's condition */
+    int64_t next, end, index, base; /* the next one of them; how many have come out; how many had when `end` was set */
+    bool filtered, peeked;          /* the next item is known */
+    ignis__chat_value before, now, after, changed;
+} ignis__chat_loop;
+
+typedef struct ignis__chat_chunk {
+    struct ignis__chat_chunk *next;
+    size_t size, used;
+} ignis__chat_chunk;
+
+/*  A template being read and walked. After the first fault every token is the end, and nothing is walked any more. */
+typedef struct ignis__chat {
+    ignis__chat_chunk *chunk;
+    size_t memory;
+    int64_t now;      /* seconds since 1970; 0: ask the clock */
+    const char *text; /* the template, whose lines end with \n alone */
+    size_t size, at;  /* behind the current token */
+    size_t start;     /* of the current token */
+    char kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
+    char tag;  /* which one is read: { or % */
+    int brackets, nesting, loops;
+    bool line_start; /* what was read last ended a line */
+    int64_t steps;
+    int depth;
+    size_t here; /* of the node that is walked */
+    ignis__chat_scope *scope;
+    ignis__chat_writer *out;
+    ignis_diagnostic fault; /* 0: none */
+    size_t fault_at;
+    ignis__chat_node spare; /* nodes made after a fault */
+    char message[600];
+} ignis__chat;
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD static ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at, const char *format, ...)
+{
+    ignis__chat_value undefined;
+    va_list args;
+    memset(&undefined, 0, sizeof undefined);
+    undefined.kind = IGNIS__CHAT_UNDEFINED;
+    if (!c->fault) {
+        va_start(args, format);
+        vsnprintf(c->message, sizeof c->message, format, args);
+        va_end(args);
+        c->fault = diagnostic;
+        c->fault_at = at;
+        c->kind = 0;
+    }
+    return undefined;
+}
+#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
+#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+
+/*  Counts work; false when there was too much of it, or a fault. */
+static bool ignis__chat_work(ignis__chat *c, int64_t steps)
+{
+    c->steps += steps;
+    if (c->steps > IGNIS__CHAT_STEPS)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps", IGNIS__CHAT_STEPS);
+    return !c->fault;
+}
+
+/*  Memory of the arena, zeroed; null after a fault. */
+static void *ignis__chat_alloc(ignis__chat *c, size_t size)
+{
+    ignis__chat_chunk *chunk = c->chunk;
+    void *memory;
+    size = (size + 15) / 16 * 16;
+    if (c->fault)
+        return NULL;
+    if (!chunk || chunk->size - chunk->used < size) {
+        size_t room = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
+        if (size > IGNIS__CHAT_MEMORY || c->memory + room > IGNIS__CHAT_MEMORY) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory", IGNIS__CHAT_MEMORY);
+            return NULL;
+        }
+        chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
+        if (!chunk) {
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were asked for",
+                              (long long)(head + room));
+            return NULL;
+        }
+        chunk->size = head + room;
+        chunk->used = head;
+        chunk->next = c->chunk;
+        c->chunk = chunk;
+        c->memory += room;
+    }
+    memory = (char *)chunk + chunk->used;
+    chunk->used += size;
+    return memory;
+}
+
+static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
+{
+    ignis__chat_value value;
+    memset(&value, 0, sizeof value);
+    value.kind = (unsigned char)kind;
+    value.number = number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
+
+static ignis__chat_value ignis__chat_real(double real)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_FLOAT, 0);
+    value.u.real = real;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_STRING, (int64_t)size);
+    value.u.text = text;
+    value.marks = marks;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_words(const char *text) { return ignis__chat_string(text, strlen(text), NULL); }
+
+static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
+{
+    ignis__chat_value part = string;
+    part.u.text += from;
+    part.number = (int64_t)(to - from);
+    if (part.marks)
+        part.marks += from;
+    return part;
+}
+
+static bool ignis__chat_is(ignis__chat_value value, const char *text)
+{
+    return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
+}
+
+/*  A new value of items. */
+static ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+{
+    ignis__chat_value value = ignis__chat_make(kind, 0);
+    value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
+    return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+}
+
+static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+{
+    if (c->fault)
+        return;
+    if (items->count == items->capacity) {
+        int64_t capacity = items->capacity ? 2 * items->capacity : 8;
+        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(c, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return;
+        if (items->count)
+            memcpy(larger, items->item, (size_t)items->count * sizeof *larger);
+        items->item = larger;
+        items->capacity = capacity;
+    }
+    items->item[items->count++] = value;
+}
+
+/*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
+static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
+{
+    if (!ignis__chat_work(c, (int64_t)(size / 64)) || size == 0)
+        return;
+    if (out->capacity - out->size < size) {
+        size_t capacity = out->size + size < 128 ? 256 : 2 * (out->size + size);
+        char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+        if (!larger || !marked)
+            return;
+        if (out->size) {
+            memcpy(larger, out->text, out->size);
+            memcpy(marked, out->marks, out->size);
+        }
+        out->text = larger;
+        out->marks = marked;
+        out->capacity = capacity;
+    }
+    memcpy(out->text + out->size, text, size);
+    if (marks)
+        memcpy(out->marks + out->size, marks, size);
+    else
+        memset(out->marks + out->size, mark, size);
+    out->size += size;
+}
+
+static void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
+}
+
+static void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+{
+    ignis__chat_write(c, out, text, strlen(text), NULL, mark);
+}
+
+static ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+{
+    return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
+}
+
+/*  Bytes of the character at a place of text that is well-formed. */
+static size_t ignis__chat_character(const char *text)
+{
+    unsigned char first = (unsigned char)*text;
+    return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/*  Where the character before a place begins. */
+static size_t ignis__chat_before(const char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static uint32_t ignis__chat_code(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    size_t length = ignis__chat_character(text), i;
+    uint32_t code = length == 1 ? byte[0] : byte[0] & (0x7Fu >> length);
+    for (i = 1; i < length; i++)
+        code = code << 6 | (byte[i] & 0x3Fu);
+    return code;
+}
+
+static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+{
+    int64_t count = 0, i;
+    ignis__chat_work(c, string.number / 64);
+    for (i = 0; i < string.number; i++)
+        count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/*  White space as Python's str.isspace has it. */
+static bool ignis__chat_is_space(const char *text)
+{
+    uint32_t code = ignis__chat_code(text);
+    return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+/*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
+static size_t ignis__chat_line_end(const char *text, size_t left)
+{
+    uint32_t code = ignis__chat_code(text);
+    if (code == 13)
+        return left > 1 && text[1] == 10 ? 2 : 1;
+    if ((code >= 10 && code <= 12) || (code >= 28 && code <= 30))
+        return 1;
+    return code == 0x85 ? 2 : code == 0x2028 || code == 0x2029 ? 3 : 0;
+}
+
+static bool ignis__chat_is_ascii(ignis__chat_value string)
+{
+    int64_t i;
+    for (i = 0; i < string.number; i++)
+        if ((unsigned char)string.u.text[i] >= 0x80)
+            return false;
+    return true;
+}
+
+/*  Is any of it from the caller? */
+static bool ignis__chat_marked(ignis__chat_value value)
+{
+    if (value.kind != IGNIS__CHAT_STRING)
+        return value.mark;
+    return value.marks && value.number > 0 && memchr(value.marks, 1, (size_t)value.number) != NULL;
+}
+
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_undefined(ignis__chat *c, ignis__chat_value value)
+{
+    int length = (int)(value.number < 60 ? value.number : 60);
+    if (!value.u.text)
+        return ignis__chat_fail(c, "a value is undefined");
+    if (value.of)
+        return ignis__chat_fail(c, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
+    return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
+}
+
+/*  A failure that says which kind came, or what is undefined. */
+IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what, ignis__chat_value value)
+{
+    if (value.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, value);
+    return ignis__chat_fail(c, "%s, not %s", what, ignis__chat_kinds[value.kind]);
+}
+
+static bool ignis__chat_is_number(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT; }
+static bool ignis__chat_has_items(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR; }
+static bool ignis__chat_is_whole(ignis__chat_value v) { return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT; }
+static double ignis__chat_as_real(ignis__chat_value v) { return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number; }
+
+static bool ignis__chat_true(ignis__chat_value v)
+{
+    switch (v.kind) {
+    case IGNIS__CHAT_ABSENT:
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return false;
+    case IGNIS__CHAT_BOOL:
+    case IGNIS__CHAT_INT:
+    case IGNIS__CHAT_STRING: return v.number != 0;
+    case IGNIS__CHAT_FLOAT: return v.u.real != 0;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+    case IGNIS__CHAT_DICT: return v.u.items->count != 0;
+    default: return true;
+    }
+}
+
+/*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
+static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
+{
+    int64_t i;
+    int sign;
+    if (!ignis__chat_work(c, 1))
+        return 2;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return 2;
+    }
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (a.kind != IGNIS__CHAT_FLOAT && b.kind != IGNIS__CHAT_FLOAT)
+            return a.number < b.number ? -1 : a.number > b.number;
+        return ignis__chat_as_real(a) < ignis__chat_as_real(b)    ? -1
+               : ignis__chat_as_real(a) > ignis__chat_as_real(b)  ? 1
+               : ignis__chat_as_real(a) == ignis__chat_as_real(b) ? 0
+                                                                  : 3; /* nan */
+    }
+    if (a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING) {
+        if (equal && a.number != b.number)
+            return 2;
+        ignis__chat_work(c, a.number / 64);
+        sign = memcmp(a.u.text, b.u.text, (size_t)(a.number < b.number ? a.number : b.number));
+        return sign < 0 ? -1 : sign > 0 ? 1 : a.number < b.number ? -1 : a.number > b.number;
+    }
+    if (a.kind != b.kind)
+        return 2;
+    switch (a.kind) {
+    case IGNIS__CHAT_UNDEFINED:
+    case IGNIS__CHAT_NONE: return equal ? 0 : 2;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_RANGE_OF:
+        if (a.kind == IGNIS__CHAT_RANGE_OF && !equal)
+            return 2;
+        if (equal && a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count && i < b.u.items->count; i++) {
+            if (!equal && ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], true, depth + 1) == 0)
+                continue;
+            if ((sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], equal, depth + 1)) != 0)
+                return sign;
+        }
+        return a.u.items->count < b.u.items->count ? -1 : a.u.items->count > b.u.items->count;
+    case IGNIS__CHAT_DICT:
+        if (!equal || a.u.items->count != b.u.items->count)
+            return 2;
+        for (i = 0; i < a.u.items->count; i += 2) {
+            int64_t k;
+            for (k = 0; k < b.u.items->count; k += 2)
+                if (ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[k], true, depth + 1) == 0)
+                    break;
+            if (k >= b.u.items->count || ignis__chat_compare(c, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1) != 0)
+                return 2;
+        }
+        return 0;
+    default: return equal && a.u.items == b.u.items && a.number == b.number ? 0 : 2;
+    }
+}
+
+static bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    return ignis__chat_compare(c, a, b, true, 0) == 0;
+}
+
+/*  a < b; a failure where they have no order. */
+static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+{
+    int sign = ignis__chat_compare(c, a, b, false, 0);
+    if (sign == 2 && a.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, a);
+    else if (sign == 2 && b.kind == IGNIS__CHAT_UNDEFINED)
+        ignis__chat_fail_undefined(c, b);
+    else if (sign == 2)
+        ignis__chat_fail(c, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
+    return sign == -1 || (or_equal && sign == 0);
+}
+
+/*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
+static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+{
+    int64_t i;
+    for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
+        const ignis__chat_value *other = &items->item[i];
+        if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
+                ? key.number == other->number && memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
+                : ignis__chat_equal(c, key, *other))
+            return i;
+    }
+    return -1;
+}
+
+static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key, ignis__chat_value value)
+{
+    int64_t i = ignis__chat_find(c, items, key);
+    if (i >= 0) {
+        items->item[i + 1] = value;
+        return;
+    }
+    ignis__chat_add(c, items, key);
+    ignis__chat_add(c, items, value);
+}
+
+/*  Can it be the key of a dict? A failure where not. */
+static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+{
+    int64_t i;
+    if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
+        ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && !c->fault; i++)
+        ignis__chat_hashable(c, key.u.items->item[i]);
+    return !c->fault;
+}
+
+/*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
+static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+{
+    int64_t i;
+    memset(out, 0, sizeof *out);
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: break;
+    case IGNIS__CHAT_STRING:
+        for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
+            ignis__chat_work(c, 1);
+            ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
+        }
+        break;
+    case IGNIS__CHAT_DICT:
+        for (i = 0; i < v.u.items->count && ignis__chat_work(c, 1); i += 2)
+            ignis__chat_add(c, out, v.u.items->item[i]);
+        break;
+    case IGNIS__CHAT_LOOP: ignis__chat_lacks(c, "'loop' as something to walk over"); break;
+    default:
+        if (!ignis__chat_has_items(v)) {
+            ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
+            break;
+        }
+        *out = *v.u.items;
+        out->capacity = out->count; /* who adds gets a copy */
+        if (v.kind == IGNIS__CHAT_GENERATOR)
+            v.u.items->at = v.u.items->count;
+    }
+    return !c->fault;
+}
+
+/* --- numbers and texts ---------------------------------------------------------------------------------------------- */
+
+/*  What separates the digits of a number in the program's locale, which may not be a point. */
+static const char *ignis__chat_point(char half[16])
+{
+    snprintf(half, 16, "%.1f", 0.5);
+    half[strlen(half) - 1] = 0;
+    return half + 1;
+}
+
+/*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
+static bool ignis__chat_read_real(const char *text, size_t size, double *real)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } words[] = {{"inf", HUGE_VAL}, {"infinity", HUGE_VAL}, {"nan", 0}};
+    char copy[340], half[16], *out = copy, *end;
+    bool minus = size > 0 && *text == '-', digits = false;
+    size_t i, k;
+    if (size > 0 && (*text == '-' || *text == '+'))
+        text++, size--;
+    if (size == 0 || size > 300)
+        return false;
+    for (k = 0; k < 3; k++) {
+        for (i = 0; i < size && words[k].name[i] && (text[i] | 32) == words[k].name[i]; i++)
+            ;
+        if (i == size && !words[k].name[i]) {
+            *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
+            return true;
+        }
+    }
+    for (i = 0; i < size; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digits = true;
+            *out++ = text[i];
+        } else if (text[i] == '.') {
+            out += snprintf(out, 16, "%s", ignis__chat_point(half));
+        } else if ((text[i] == 'e' || text[i] == 'E') && digits) {
+            *out++ = 'e';
+            if (i + 1 < size && (text[i + 1] == '-' || text[i + 1] == '+'))
+                *out++ = text[++i];
+        } else if (text[i] != '_' || i == 0 || i + 1 == size || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
+                   text[i + 1] > '9') {
+            return false;
+        }
+        if (out > copy + 320)
+            return false;
+    }
+    *out = 0;
+    *real = strtod(copy, &end);
+    *real = minus ? -*real : *real;
+    return digits && end == out;
+}
+
+/*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
+static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+{
+    bool minus = size > 0 && *text == '-';
+    size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
+    *number = 0;
+    for (; i < size; i++) {
+        int digit = text[i] - '0';
+        if (text[i] == '_' && i > first && i + 1 < size && text[i - 1] != '_')
+            continue;
+        if (digit < 0 || digit > 9)
+            return false;
+        if (*number > (INT64_MAX - digit) / 10) {
+            ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            return false;
+        }
+        *number = 10 * *number + digit;
+    }
+    *number = minus ? -*number : *number;
+    return size > first;
+}
+
+/*  A number as Python's repr writes it: the fewest digits that come back. */
+static void ignis__chat_write_real(double real, char out[40])
+{
+    char text[40], digits[20];
+    int precision, count = 0, exponent, i;
+    const char *at;
+    if (real != real || real - real != 0) {
+        snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, real);
+        if (strtod(text, NULL) == real)
+            break;
+    }
+    for (at = text; *at && *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9' && count < 18)
+            digits[count++] = *at;
+    exponent = *at ? (int)strtol(at + 1, NULL, 10) : 0;
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    if (*text == '-')
+        *out++ = '-';
+    if (exponent < -4 || exponent >= 16) {
+        *out++ = digits[0];
+        if (count > 1) {
+            *out++ = '.';
+            memcpy(out, digits + 1, (size_t)count - 1);
+            out += count - 1;
+        }
+        snprintf(out, 16, "e%c%02d", exponent < 0 ? '-' : '+', exponent < 0 ? -exponent : exponent);
+        return;
+    }
+    if (exponent < 0) {
+        *out++ = '0', *out++ = '.';
+        for (i = -1; i > exponent; i--)
+            *out++ = '0';
+    }
+    for (i = 0; i < count || i <= exponent; i++) {
+        *out++ = i < count ? digits[i] : '0';
+        if (i == exponent)
+            *out++ = '.';
+    }
+    if (out[-1] == '.')
+        *out++ = '0';
+    *out = 0;
+}
+
+/*  A string in quotes, as Python's repr writes it. Characters that are not assigned count as printable. */
+static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "\\\n\r\t", escaped[] = "\\nrt";
+    size_t size = (size_t)string.number, at, length;
+    const char *text = string.u.text, quote = size && memchr(text, '\'', size) && !memchr(text, '"', size) ? '"' : '\'', *known;
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(text + at);
+        char piece[16];
+        bool hidden = code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && ignis__chat_is_space(text + at)) ||
+                      (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
+                      (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
+        length = ignis__chat_character(text + at);
+        ignis__chat_work(c, 1);
+        *piece = 0;
+        if (code == (unsigned char)quote)
+            snprintf(piece, sizeof piece, "\\%c", quote);
+        else if (code < 128 && code && (known = strchr(plain, (int)code)) != NULL)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (hidden)
+            snprintf(piece, sizeof piece, code < 256 ? "\\x%02x" : code < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)code);
+        if (*piece)
+            ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+        else
+            ignis__chat_write_string(c, out, ignis__chat_part(string, at, at + length));
+    }
+    ignis__chat_write(c, out, &quote, 1, NULL, ignis__chat_marked(string));
+}
+
+/*  A value as Python's str writes it, or inside others as repr does. */
+static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, bool quoted, int depth)
+{
+    static const char *const open[] = {"[", "(", "range(", "dict_keys([", "dict_values([", "dict_items(["};
+    static const char *const close[] = {"]", ")", ")", "])", "])", "])"};
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_UNDEFINED: ignis__chat_write_words(c, out, quoted ? "Undefined" : "", false); break;
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "None", v.mark); break;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, v.number ? "True" : "False", v.mark); break;
+    case IGNIS__CHAT_INT:
+        snprintf(number, sizeof number, "%lld", (long long)v.number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out, number, v.mark);
+        break;
+    case IGNIS__CHAT_STRING:
+        ignis__chat_write_words(c, out, quoted && v.of ? "Markup(" : "", ignis__chat_marked(v));
+        if (quoted)
+            ignis__chat_write_quoted(c, out, v);
+        else
+            ignis__chat_write_string(c, out, v);
+        ignis__chat_write_words(c, out, quoted && v.of ? ")" : "", ignis__chat_marked(v));
+        break;
+    case IGNIS__CHAT_RANGE_OF:
+        snprintf(number, sizeof number, "%lld, %lld", (long long)v.u.items->range[0], (long long)v.u.items->range[1]);
+        ignis__chat_write_words(c, out, "range(", v.mark);
+        ignis__chat_write_words(c, out, number, v.mark);
+        snprintf(number, sizeof number, ", %lld)", (long long)v.u.items->range[2]);
+        ignis__chat_write_words(c, out, v.u.items->range[2] == 1 ? ")" : number, v.mark);
+        break;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_KEYS:
+    case IGNIS__CHAT_VALUES:
+    case IGNIS__CHAT_ITEMS:
+        ignis__chat_write_words(c, out, open[v.kind - IGNIS__CHAT_LIST], v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
+        ignis__chat_write_words(c, out, close[v.kind - IGNIS__CHAT_LIST], v.mark);
+        break;
+    case IGNIS__CHAT_DICT:
+    case IGNIS__CHAT_NAMESPACE:
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "{" : "<Namespace {", v.mark);
+        for (i = 0; i < v.u.items->count && !c->fault; i++) {
+            ignis__chat_write_words(c, out, i % 2 ? ": " : i ? ", " : "", v.mark);
+            ignis__chat_write_value(c, out, v.u.items->item[i], true, depth + 1);
+        }
+        ignis__chat_write_words(c, out, v.kind == IGNIS__CHAT_DICT ? "}" : "}>", v.mark);
+        break;
+    default:
+        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
+                          v.kind == IGNIS__CHAT_GENERATOR ? "; |list makes a list of it" : "");
+    }
+}
+
+/*  A value as text, which carries its marks. */
+static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+{
+    ignis__chat_writer out;
+    if (v.kind == IGNIS__CHAT_STRING)
+        return v;
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_value(c, &out, v, false, 0);
+    return ignis__chat_written(&out);
+}
+
+typedef struct ignis__chat_json {
+    ignis__chat_value indent, separators[2];
+    bool ascii, sort, pretty;
+} ignis__chat_json;
+
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse);
+
+static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, bool ascii)
+{
+    static const char plain[] = "\"\\\n\r\t\f\b", escaped[] = "\"\\nrtfb";
+    size_t at, length, size = (size_t)string.number, plain_from = 0;
+    bool marked = ignis__chat_marked(string);
+    ignis__chat_write_words(c, out, "\"", marked);
+    for (at = 0; at < size && !c->fault; at += length) {
+        uint32_t code = ignis__chat_code(string.u.text + at);
+        const char *known = code < 128 && code ? strchr(plain, (int)code) : NULL;
+        char piece[16];
+        length = ignis__chat_character(string.u.text + at);
+        if (!known && code >= 32 && (code < 128 || !ascii))
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, at));
+        plain_from = at + length;
+        if (known)
+            snprintf(piece, sizeof piece, "\\%c", escaped[known - plain]);
+        else if (code < 65536)
+            snprintf(piece, sizeof piece, "\\u%04x", (unsigned)code);
+        else
+            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", 0xD800u + ((unsigned)(code - 65536) >> 10),
+                     0xDC00u + ((unsigned)(code - 65536) & 1023));
+        ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+    }
+    if (size > plain_from)
+        ignis__chat_write_string(c, out, ignis__chat_part(string, plain_from, size));
+    ignis__chat_write_words(c, out, "\"", marked);
+}
+
+static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
+{
+    int i;
+    if (!how->pretty)
+        return;
+    ignis__chat_write_words(c, out, "\n", mark);
+    for (i = 0; i < depth; i++)
+        ignis__chat_write_string(c, out, how->indent);
+}
+
+/*  A value as json.dumps writes it. */
+static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, const ignis__chat_json *how, int depth)
+{
+    static const char *const words[] = {"false", "true"};
+    bool dict = v.kind == IGNIS__CHAT_DICT, quoted = false;
+    ignis__chat_items items;
+    char number[40];
+    int64_t i;
+    if (depth > IGNIS__CHAT_NESTING) {
+        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        return;
+    }
+    if (!ignis__chat_work(c, 1))
+        return;
+    switch (v.kind) {
+    case IGNIS__CHAT_NONE: ignis__chat_write_words(c, out, "null", v.mark); return;
+    case IGNIS__CHAT_BOOL: ignis__chat_write_words(c, out, words[v.number != 0], v.mark); return;
+    case IGNIS__CHAT_STRING: ignis__chat_json_string(c, out, v, how->ascii); return;
+    case IGNIS__CHAT_FLOAT:
+        ignis__chat_write_real(v.u.real, number);
+        ignis__chat_write_words(c, out,
+                                strcmp(number, "nan") == 0    ? "NaN"
+                                : strcmp(number, "inf") == 0  ? "Infinity"
+                                : strcmp(number, "-inf") == 0 ? "-Infinity"
+                                                              : number,
+                                v.mark);
+        return;
+    case IGNIS__CHAT_INT: ignis__chat_write_value(c, out, v, false, 0); return;
+    case IGNIS__CHAT_LIST:
+    case IGNIS__CHAT_TUPLE:
+    case IGNIS__CHAT_DICT: break;
+    default: ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v); return;
+    }
+    items = *v.u.items;
+    if (dict && how->sort) {
+        ignis__chat_items pairs, keys;
+        ignis__chat_value sorted;
+        memset(&pairs, 0, sizeof pairs);
+        memset(&keys, 0, sizeof keys);
+        for (i = 0; i < items.count; i += 2) {
+            ignis__chat_add(c, &keys, items.item[i]);
+            ignis__chat_add(c, &pairs, ignis__chat_make(IGNIS__CHAT_INT, i));
+        }
+        sorted = ignis__chat_sorted(c, &pairs, &keys, false);
+        memset(&items, 0, sizeof items);
+        for (i = 0; !c->fault && i < sorted.u.items->count; i++) {
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number]);
+            ignis__chat_add(c, &items, v.u.items->item[sorted.u.items->item[i].number + 1]);
+        }
+    }
+    ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
+    for (i = 0; i < items.count && !c->fault; i++) {
+        if (i && (!dict || i % 2 == 0))
+            ignis__chat_write_string(c, out, how->separators[0]);
+        if (!dict || i % 2 == 0)
+            ignis__chat_json_line(c, out, how, depth + 1, v.mark);
+        else
+            ignis__chat_write_string(c, out, how->separators[1]);
+        quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
+        if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
+            ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+        ignis__chat_write_json(c, out, items.item[i], how, depth + 1);
+        ignis__chat_write_words(c, out, quoted ? "\"" : "", items.item[i].mark);
+    }
+    if (items.count)
+        ignis__chat_json_line(c, out, how, depth, v.mark);
+    ignis__chat_write_words(c, out, dict ? "}" : "]", v.mark);
+}
+
+/* --- reading a template: words --------------------------------------------------------------------------------------- */
+
+static size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+{
+    while (at < c->size && ignis__chat_is_space(c->text + at))
+        at += ignis__chat_character(c->text + at);
+    return at;
+}
+
+static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+{
+    size_t length = strlen(sign);
+    return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
+}
+
+static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
+{
+    while (at < c->size &&
+           (ignis__map_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__map_is_digit(c->text[at + 1]))))
+        at++;
+    return at;
+}
+
+/*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
+static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+{
+    char end[3];
+    bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
+    end[0] = tag == '{' ? '}' : tag, end[1] = '}', end[2] = 0;
+    if (!ignis__chat_at(c, at + (minus || plus), end))
+        return false;
+    at += 2 + (size_t)(minus || plus);
+    if (minus)
+        at = ignis__chat_skip_space(c, at);
+    else if (!plus && tag != '{' && ignis__chat_at(c, at, "\n"))
+        at++;
+    c->at = at;
+    c->line_start = c->text[at - 1] == '\n';
+    return true;
+}
+
+/*  Goes on to the next word or sign inside a tag. */
+static void ignis__chat_next(ignis__chat *c)
+{
+    static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
+    size_t at, i;
+    char first;
+    if (c->fault)
+        return;
+    c->start = at = ignis__chat_skip_space(c, c->at);
+    c->at = at;
+    if (c->brackets == 0 && ignis__chat_tag_end(c, at, c->tag)) {
+        c->kind = 'E';
+        return;
+    }
+    if (at == c->size) {
+        c->kind = 0;
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+        return;
+    }
+    first = c->text[at];
+    if (ignis__map_is_letter(first)) {
+        c->kind = 'a';
+        while (at < c->size && (ignis__map_is_letter(c->text[at]) || ignis__map_is_digit(c->text[at])))
+            at++;
+    } else if (ignis__map_is_digit(first)) {
+        size_t end;
+        c->kind = '0';
+        at = ignis__chat_digits(c, at);
+        if (c->start == 0 || c->text[c->start - 1] != '.') {
+            end = at < c->size && c->text[at] == '.' ? ignis__chat_digits(c, at + 1) : at;
+            if (end > at + 1)
+                at = end, c->kind = '.';
+            if (at < c->size && (c->text[at] == 'e' || c->text[at] == 'E')) {
+                end = at + 1 + (size_t)(ignis__chat_at(c, at + 1, "-") || ignis__chat_at(c, at + 1, "+"));
+                if (ignis__chat_digits(c, end) > end)
+                    at = ignis__chat_digits(c, end), c->kind = '.';
+            }
+        }
+        if (at < c->size && ignis__map_is_letter(c->text[at]))
+            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
+    } else if (first == '"' || first == '\'') {
+        c->kind = '"';
+        for (at++; at < c->size && c->text[at] != first; at++)
+            at += c->text[at] == '\\';
+        if (at >= c->size) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a text in quotes has no end");
+            return;
+        }
+        at++;
+    } else {
+        c->kind = '+';
+        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
+            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at, "%s inside a tag",
+                              (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
+            return;
+        }
+        at++;
+        for (i = 0; i < sizeof signs / sizeof *signs; i++)
+            if (ignis__chat_at(c, c->start, signs[i]))
+                at = c->start + 2;
+        if (strchr("([{", first))
+            c->brackets++;
+        else if (strchr(")]}", first) && c->brackets > 0)
+            c->brackets--;
+    }
+    if (!c->fault)
+        c->at = at;
+}
+
+static bool ignis__chat_sees(const ignis__chat *c, const char *word)
+{
+    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) && ignis__chat_at(c, c->start, word);
+}
+
+static bool ignis__chat_take(ignis__chat *c, const char *word)
+{
+    bool is = ignis__chat_sees(c, word);
+    if (is)
+        ignis__chat_next(c);
+    return is;
+}
+
+/*  Whether this stands behind the current token. */
+static bool ignis__chat_then(const ignis__chat *c, const char *sign)
+{
+    size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
+    return ignis__chat_at(c, at, sign) &&
+           (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
+                                              : !ignis__map_is_letter(c->text[behind]) && !ignis__map_is_digit(c->text[behind]));
+}
+
+IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+{
+    char token[40] = "the end of the tag";
+    size_t length = c->at - c->start;
+    if (c->kind != 'E')
+        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), c->text + c->start);
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
+}
+
+static void ignis__chat_want(ignis__chat *c, const char *sign)
+{
+    char wanted[24];
+    snprintf(wanted, sizeof wanted, "'%.16s'", sign);
+    if (!ignis__chat_take(c, sign))
+        ignis__chat_unexpected(c, wanted);
+}
+
+/*  The current token as a string, and on to the next. */
+static ignis__chat_value ignis__chat_word(ignis__chat *c)
+{
+    ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
+    if (c->kind != 'a')
+        ignis__chat_unexpected(c, "a name");
+    ignis__chat_next(c);
+    return word;
+}
+
+/* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
+
+/*  A node, never null: after a fault it is one that nobody walks. */
+static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+{
+    ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
+    if (!node)
+        node = &c->spare;
+    node->op = (unsigned char)op;
+    node->at = at;
+    return node;
+}
+
+/*  Makes one node a part of another; returns the part. */
+static ignis__chat_node *ignis__chat_inside(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    if (part && node->depth <= part->depth)
+        node->depth = part->depth + 1;
+    if (node->depth > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, node->at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    return part;
+}
+
+static void ignis__chat_append(ignis__chat *c, ignis__chat_node *node, ignis__chat_node *part)
+{
+    ignis__chat_inside(c, node, part);
+    if (node->last)
+        node->last->next = part;
+    else
+        node->list = part;
+    node->last = part;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
+
+/*  The current token, a text in quotes, without them and its escapes. */
+static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
+{
+    static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v", *known;
+    size_t at = c->start + 1, end = c->at - 1;
+    while (at < end && !c->fault) {
+        char piece[8];
+        size_t digits, length = 0;
+        uint32_t code = 0;
+        if (c->text[at] != '\\') {
+            const char *next = (const char *)memchr(c->text + at, '\\', end - at);
+            length = next ? (size_t)(next - c->text) - at : end - at;
+            ignis__chat_write(c, out, c->text + at, length, NULL, false);
+            at += length;
+            continue;
+        }
+        at++;
+        digits = c->text[at] == 'x' ? 2 : c->text[at] == 'u' ? 4 : c->text[at] == 'U' ? 8 : 0;
+        if (digits) {
+            for (at++; length < digits && at < end && strchr("0123456789abcdefABCDEF", c->text[at]); length++, at++)
+                code = code << 4 | (uint32_t)(c->text[at] <= '9' ? c->text[at] - '0' : (c->text[at] | 32) - 'a' + 10);
+            if (length < digits || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
+                return;
+            }
+        } else if (c->text[at] >= '0' && c->text[at] <= '7') {
+            for (; length < 3 && at < end && c->text[at] >= '0' && c->text[at] <= '7'; length++, at++)
+                code = code * 8 + (uint32_t)(c->text[at] - '0');
+        } else if (c->text[at] == 'N') {
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
+            return;
+        } else if (c->text[at] == '\n') {
+            at++;
+            continue;
+        } else if ((known = strchr(plain, c->text[at])) != NULL && *known) {
+            code = (unsigned char)values[known - plain];
+            at++;
+        } else {
+            ignis__chat_write_words(c, out, "\\", false);
+            continue;
+        }
+        length = 0;
+        if (code < 0x80) {
+            piece[length++] = (char)code;
+        } else {
+            if (code >= 0x10000)
+                piece[length++] = (char)(0xF0 | code >> 18);
+            if (code >= 0x800)
+                piece[length++] = (char)(code >= 0x10000 ? 0x80 | (code >> 12 & 0x3F) : 0xE0 | code >> 12);
+            piece[length++] = (char)(code >= 0x800 ? 0x80 | (code >> 6 & 0x3F) : 0xC0 | code >> 6);
+            piece[length++] = (char)(0x80 | (code & 0x3F));
+        }
+        ignis__chat_write(c, out, piece, length, NULL, false);
+    }
+}
+
+static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value value, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+    node->value = value;
+    return node;
+}
+
+/*  Expressions with commas between, up to a closing bracket or the end of the tag. `open`: parentheses are around it, so that it may be empty. */
+static ignis__chat_node *ignis__chat_tuple(ignis__chat *c, bool open, bool choices)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *item;
+    size_t at = c->start;
+    while (!c->fault && c->kind != 'E' && !ignis__chat_sees(c, ")")) {
+        item = choices ? ignis__chat_expression(c) : ignis__chat_binary(c, 1);
+        if (!first)
+            first = item;
+        else if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (tuple)
+            ignis__chat_append(c, tuple, item);
+        if (!ignis__chat_take(c, ","))
+            return tuple ? tuple : first;
+        if (!tuple && (c->kind == 'E' || ignis__chat_sees(c, ")"))) {
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+            return tuple;
+        }
+    }
+    if (!tuple && !open)
+        ignis__chat_unexpected(c, "a value");
+    return tuple ? tuple : ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at);
+}
+
+/*  A name, a constant, or what is in brackets. */
+static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
+{
+    static const char *const words[] = {"none", "None", "false", "False", "true", "True"};
+    size_t at = c->start, i;
+    ignis__chat_node *node;
+    ignis__chat_value value;
+    if (c->kind == 'a') {
+        value = ignis__chat_string(c->text + at, c->at - at, NULL);
+        for (i = 0; i < sizeof words / sizeof *words; i++)
+            if (ignis__chat_take(c, words[i]))
+                return ignis__chat_constant(c, i < 2 ? ignis__chat_make(IGNIS__CHAT_NONE, 0) : ignis__chat_bool(i > 3), at);
+        node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, at);
+        node->value = value;
+        ignis__chat_next(c);
+        return node;
+    }
+    if (c->kind == '"') {
+        ignis__chat_writer out;
+        memset(&out, 0, sizeof out);
+        while (c->kind == '"' && !c->fault) {
+            ignis__chat_unquote(c, &out);
+            ignis__chat_next(c);
+        }
+        return ignis__chat_constant(c, ignis__chat_string(out.text ? out.text : "", out.size, NULL), at);
+    }
+    if (c->kind == '0' || c->kind == '.') {
+        bool whole = c->kind == '0', leading = whole && c->text[at] == '0';
+        value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+        c->here = at;
+        if (!(whole ? ignis__chat_read_int(c, c->text + at, c->at - at, &value.number)
+                    : ignis__chat_read_real(c->text + at, c->at - at, &value.u.real)) ||
+            (leading && value.number))
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
+        ignis__chat_next(c);
+        return ignis__chat_constant(c, value, at);
+    }
+    if (ignis__chat_take(c, "(")) {
+        node = ignis__chat_tuple(c, true, true);
+        ignis__chat_want(c, ")");
+        return node;
+    }
+    if (ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+        bool list = ignis__chat_sees(c, "[");
+        node = ignis__chat_node_of(c, list ? IGNIS__CHAT_ARRAY : IGNIS__CHAT_DICT_OF, at);
+        ignis__chat_next(c);
+        while (!c->fault && !ignis__chat_sees(c, list ? "]" : "}")) {
+            ignis__chat_append(c, node, ignis__chat_expression(c));
+            if (!list) {
+                ignis__chat_want(c, ":");
+                ignis__chat_append(c, node, ignis__chat_expression(c));
+            }
+            if (!ignis__chat_take(c, ","))
+                break;
+        }
+        ignis__chat_want(c, list ? "]" : "}");
+        return node;
+    }
+    ignis__chat_unexpected(c, "a value");
+    return ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+}
+
+/*  Arguments behind an opening parenthesis; those with names have them as values. */
+static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+{
+    bool named = false;
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_value name = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        ignis__chat_node *argument;
+        size_t at = c->start;
+        if (ignis__chat_sees(c, "*") || ignis__chat_sees(c, "**"))
+            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
+        if (c->kind == 'a' && ignis__chat_then(c, "=")) {
+            name = ignis__chat_word(c);
+            ignis__chat_next(c);
+            named = true;
+        } else if (named) {
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an argument without a name follows one that has a name");
+        }
+        argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
+        argument->a = ignis__chat_inside(c, argument, ignis__chat_expression(c));
+        argument->value = name;
+        ignis__chat_append(c, call, argument);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    ignis__chat_want(c, ")");
+}
+
+static ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at, ignis__chat_node *part)
+{
+    ignis__chat_node *node = ignis__chat_node_of(c, op, at);
+    node->a = ignis__chat_inside(c, node, part);
+    return node;
+}
+
+/*  An index or a slice, behind the bracket. */
+static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
+{
+    ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
+    int colons = 0;
+    for (; !c->fault && !ignis__chat_sees(c, "]") && !ignis__chat_sees(c, ",");) {
+        if (!ignis__chat_take(c, ":"))
+            parts[colons] = ignis__chat_expression(c);
+        else if (++colons > 2)
+            ignis__chat_unexpected(c, "']'");
+        if (!ignis__chat_sees(c, ":"))
+            if (!(colons < 3 && colons > 0 && !parts[colons] && !ignis__chat_sees(c, "]")))
+                break;
+    }
+    if (ignis__chat_sees(c, ","))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "more than one index");
+    if (!parts[0] && colons == 0)
+        ignis__chat_unexpected(c, "an index");
+    if (colons == 0) {
+        node->b = ignis__chat_inside(c, node, parts[0]);
+    } else {
+        node->op = IGNIS__CHAT_SLICE;
+        for (colons = 0; colons < 3; colons++)
+            ignis__chat_append(c, node, parts[colons] ? parts[colons] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+    }
+    ignis__chat_want(c, "]");
+    return node;
+}
+
+/*  What follows a value: attributes, items, calls; with `filters` also filters and tests. */
+static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
+{
+    bool filtered = false; /* behind a filter or test only more of them and calls */
+    while (!c->fault) {
+        size_t at = c->start;
+        if (!filtered && ignis__chat_take(c, ".")) {
+            bool name = c->kind == 'a';
+            node = ignis__chat_around(c, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, c->start, node);
+            if (name)
+                node->value = ignis__chat_word(c);
+            else if (c->kind == '0')
+                node->b = ignis__chat_inside(c, node, ignis__chat_primary(c));
+            else
+                ignis__chat_unexpected(c, "a name");
+        } else if (!filtered && ignis__chat_take(c, "[")) {
+            node = ignis__chat_subscript(c, node, at);
+        } else if (ignis__chat_sees(c, "(")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_CALL, at, node);
+            ignis__chat_arguments(c, node);
+        } else if (filters && ignis__chat_take(c, "|")) {
+            node = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node);
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "("))
+                ignis__chat_arguments(c, node);
+            filtered = true;
+        } else if (filters && ignis__chat_take(c, "is")) {
+            bool negated = ignis__chat_take(c, "not");
+            node = ignis__chat_around(c, IGNIS__CHAT_TEST, c->start, node);
+            node->sign = negated;
+            node->value = ignis__chat_word(c);
+            if (ignis__chat_sees(c, "(")) {
+                ignis__chat_arguments(c, node);
+            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") && !ignis__chat_sees(c, "and")) ||
+                       (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+                ignis__chat_node *argument;
+                if (ignis__chat_sees(c, "is"))
+                    ignis__chat_unexpected(c, "the end of the test");
+                argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+                argument->a = ignis__chat_inside(c, argument, ignis__chat_postfix(c, ignis__chat_primary(c), false));
+                ignis__chat_append(c, node, argument);
+            }
+            filtered = true;
+        } else {
+            break;
+        }
+    }
+    return node;
+}
+
+/*  Signs before a value are counted, as they nest. */
+static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
+{
+    ignis__chat_node *node;
+    if (ignis__chat_sees(c, "-") || ignis__chat_sees(c, "+")) {
+        size_t at = c->start;
+        char sign = c->text[at];
+        if (++c->nesting > IGNIS__CHAT_NESTING)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_unary(c, false));
+        node->sign = (unsigned char)sign;
+        c->nesting--;
+    } else {
+        node = ignis__chat_primary(c);
+    }
+    return ignis__chat_postfix(c, node, filters);
+}
+
+/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+static const struct {
+    const char *text;
+    char level, sign;
+} ignis__chat_operators[] = {{"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
+                             {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
+                             {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
+
+static int ignis__chat_operator(ignis__chat *c)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
+        if (ignis__chat_sees(c, ignis__chat_operators[i].text) && (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+            return i;
+    return -1;
+}
+
+static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
+{
+    ignis__chat_node *left, *node;
+    int op;
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    if (level <= 3 && ignis__chat_sees(c, "not")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        left = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_binary(c, 3));
+        left->sign = '!';
+    } else {
+        left = ignis__chat_unary(c, true);
+    }
+    while ((op = ignis__chat_operator(c)) >= 0 && ignis__chat_operators[op].level >= level) {
+        char sign = ignis__chat_operators[op].sign;
+        int tighter = ignis__chat_operators[op].level + 1;
+        size_t at = c->start;
+        ignis__chat_next(c);
+        if (sign == 'n')
+            ignis__chat_next(c);
+        if (tighter == 5) {
+            if (left->op != IGNIS__CHAT_COMPARE || left->sign) /* sign: in parentheses */
+                left = ignis__chat_around(c, IGNIS__CHAT_COMPARE, at, left);
+            node = ignis__chat_around(c, IGNIS__CHAT_PRINT, at, ignis__chat_binary(c, tighter));
+            node->sign = (unsigned char)sign;
+            ignis__chat_append(c, left, node);
+        } else {
+            node = ignis__chat_around(c, sign == 'o' ? IGNIS__CHAT_OR : sign == 'a' ? IGNIS__CHAT_AND : IGNIS__CHAT_BINARY, at, left);
+            node->sign = (unsigned char)sign;
+            node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, tighter));
+            left = node;
+        }
+    }
+    if (left->op == IGNIS__CHAT_COMPARE)
+        left->sign = 1;
+    c->nesting--;
+    return left;
+}
+
+static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+{
+    ignis__chat_node *node = ignis__chat_binary(c, 1);
+    while (!c->fault && ignis__chat_sees(c, "if")) {
+        size_t at = c->start;
+        ignis__chat_next(c);
+        node = ignis__chat_around(c, IGNIS__CHAT_CHOICE, at, node);
+        node->b = ignis__chat_inside(c, node, ignis__chat_binary(c, 1));
+        if (ignis__chat_take(c, "else")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+            c->nesting--;
+        }
+    }
+    return node;
+}
+
+/* --- reading a template: statements ------------------------------------------------------------------------------------ */
+
+/*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
+static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
+{
+    size_t line, before, at;
+    ignis__chat_node *node;
+    if (sign == '-') {
+        while (to > from && ignis__chat_is_space(c->text + (before = ignis__chat_before(c->text, to))))
+            to = before;
+    } else if (sign != '+' && block) {
+        for (line = to; line > from && c->text[line - 1] != '\n'; line--)
+            ;
+        at = line;
+        while (at < to && ignis__chat_is_space(c->text + at))
+            at += ignis__chat_character(c->text + at);
+        if (at == to && (line > from || c->line_start))
+            to = line;
+    }
+    if (to > from) {
+        node = ignis__chat_node_of(c, IGNIS__CHAT_TEXT, from);
+        node->value = ignis__chat_string(c->text + from, to - from, NULL);
+        ignis__chat_append(c, body, node);
+    }
+}
+
+/*  Behind the opening of a tag and its sign: the place behind {% raw %}, 0 when it is another tag. */
+static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
+{
+    at = ignis__chat_skip_space(c, at);
+    if (!ignis__chat_at(c, at, word))
+        return 0;
+    at = ignis__chat_skip_space(c, at + strlen(word));
+    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") || (word[0] == 'e' && ignis__chat_at(c, at, "+%}")) ? at : 0;
+}
+
+static char ignis__chat_sign(const ignis__chat *c, size_t at)
+{
+    return (char)(at < c->size && (c->text[at] == '-' || c->text[at] == '+') ? c->text[at] : 0);
+}
+
+static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t at)
+{
+    size_t from, end;
+    char sign;
+    (void)ignis__chat_tag_end(c, at, '%');
+    from = c->at;
+    if (c->text[from - 1] == '\n' && c->text[at] == '%')
+        from--; /* unlike other tags this one leaves the end of its line */
+    c->line_start = c->text[from - 1] == '\n';
+    for (at = from; at < c->size; at++) {
+        if (!ignis__chat_at(c, at, "{%"))
+            continue;
+        sign = ignis__chat_sign(c, at + 2);
+        end = ignis__chat_raw(c, at + 2 + (sign != 0), "endraw");
+        if (end) {
+            ignis__chat_data(c, body, from, at, sign, true);
+            (void)ignis__chat_tag_end(c, end, '%');
+            return;
+        }
+    }
+    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
+
+/*  Is the current token one of the words of a list with spaces around each? */
+static bool ignis__chat_listed(const ignis__chat *c, const char *words)
+{
+    char wanted[24];
+    size_t length = c->at - c->start;
+    if (c->kind != 'a' || length > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, c->text + c->start, length);
+    memcpy(wanted + 1 + length, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+/*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
+    template's end where there are none. */
+static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+{
+    ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
+    if (*ends) {
+        ignis__chat_take(c, ":");
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    if (++c->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+    while (!c->fault) {
+        size_t from = c->at, tag = from, raw;
+        const char *brace;
+        char kind, sign;
+        for (; tag < c->size; tag++) {
+            brace = (const char *)memchr(c->text + tag, '{', c->size - tag);
+            tag = brace ? (size_t)(brace - c->text) : c->size;
+            if (tag + 1 < c->size && strchr("{%#", c->text[tag + 1]) && c->text[tag + 1])
+                break;
+        }
+        if (tag >= c->size) {
+            ignis__chat_data(c, body, from, c->size, '+', false);
+            c->at = c->size;
+            if (*ends)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->size, "the template ends before one of:%s", ends);
+            break;
+        }
+        kind = c->text[tag + 1];
+        sign = ignis__chat_sign(c, tag + 2);
+        ignis__chat_data(c, body, from, tag, sign, kind != '{');
+        c->at = tag + 2 + (sign != 0);
+        if (kind == '#') {
+            size_t at = c->at;
+            while (at < c->size && !ignis__chat_tag_end(c, at, '#'))
+                at++;
+            if (at >= c->size)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, tag, "a comment has no end");
+            continue;
+        }
+        if (kind == '%' && (raw = ignis__chat_raw(c, c->at, "raw")) != 0 && !ignis__chat_at(c, raw, "+")) {
+            ignis__chat_read_raw(c, body, raw);
+            continue;
+        }
+        c->tag = kind;
+        c->brackets = 0;
+        ignis__chat_next(c);
+        if (kind == '{') {
+            print = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
+            print->a = ignis__chat_inside(c, print, ignis__chat_tuple(c, false, true));
+            ignis__chat_append(c, body, print);
+        } else if (*ends && ignis__chat_listed(c, ends)) {
+            break;
+        } else {
+            ignis__chat_statement(c, body);
+        }
+        if (c->kind != 'E')
+            ignis__chat_unexpected(c, "the end of the tag");
+    }
+    c->nesting--;
+    return body;
+}
+
+/*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
+static ignis__chat_node *ignis__chat_target(ignis__chat *c, bool attributes)
+{
+    ignis__chat_node *tuple = NULL, *first = NULL, *node;
+    size_t at = c->start;
+    while (!c->fault) {
+        if (ignis__chat_sees(c, "(")) {
+            if (++c->nesting > IGNIS__CHAT_NESTING)
+                ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+            ignis__chat_next(c);
+            node = ignis__chat_target(c, attributes);
+            ignis__chat_want(c, ")");
+            c->nesting--;
+        } else {
+            if (ignis__chat_listed(c, " true True false False none None "))
+                ignis__chat_unexpected(c, "a name to assign to");
+            node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+            node->value = ignis__chat_word(c);
+            if (attributes && ignis__chat_take(c, ".")) {
+                node = ignis__chat_around(c, IGNIS__CHAT_ATTRIBUTE, c->start, node);
+                node->value = ignis__chat_word(c);
+            }
+        }
+        if (!first)
+            first = node;
+        else
+            ignis__chat_append(c, tuple, node);
+        if (!ignis__chat_take(c, ","))
+            break;
+        if (!tuple)
+            ignis__chat_append(c, tuple = ignis__chat_node_of(c, IGNIS__CHAT_TUPLE_OF, at), first);
+        if (c->kind != 'a' && !ignis__chat_sees(c, "("))
+            break;
+    }
+    return tuple ? tuple : first ? first : &c->spare;
+}
+
+static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
+{
+    bool more = true;
+    while (more && !c->fault) {
+        bool last = ignis__chat_sees(c, "else");
+        ignis__chat_node *branch = ignis__chat_node_of(c, IGNIS__CHAT_IF, c->start);
+        ignis__chat_next(c);
+        branch->a = last ? NULL : ignis__chat_inside(c, branch, ignis__chat_tuple(c, false, false));
+        branch->b = ignis__chat_inside(c, branch, ignis__chat_body(c, last ? " endif " : " elif else endif "));
+        ignis__chat_append(c, node, branch);
+        more = !ignis__chat_take(c, "endif");
+    }
+}
+
+static void ignis__chat_read_for(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, false));
+    ignis__chat_want(c, "in");
+    node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, false));
+    if (ignis__chat_take(c, "if"))
+        node->c = ignis__chat_inside(c, node, ignis__chat_expression(c));
+    if (ignis__chat_sees(c, "recursive"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a recursive loop");
+    c->loops++;
+    ignis__chat_append(c, node, ignis__chat_body(c, " else endfor "));
+    c->loops--;
+    if (ignis__chat_take(c, "else"))
+        ignis__chat_append(c, node, ignis__chat_body(c, " endfor "));
+    ignis__chat_take(c, "endfor");
+}
+
+static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
+{
+    ignis__chat_next(c);
+    node->a = ignis__chat_inside(c, node, ignis__chat_target(c, true));
+    if (ignis__chat_take(c, "=")) {
+        node->b = ignis__chat_inside(c, node, ignis__chat_tuple(c, false, true));
+        return;
+    }
+    if (ignis__chat_sees(c, "|"))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a filter of a set block");
+    node->op = IGNIS__CHAT_SET_BLOCK;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endset "));
+    ignis__chat_take(c, "endset");
+}
+
+static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+{
+    int loops = c->loops;
+    bool defaults = false;
+    ignis__chat_next(c);
+    node->value = ignis__chat_word(c);
+    ignis__chat_want(c, "(");
+    while (!c->fault && !ignis__chat_sees(c, ")")) {
+        ignis__chat_node *name = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
+        name->value = ignis__chat_word(c);
+        if (ignis__chat_take(c, "="))
+            defaults = true, name->a = ignis__chat_inside(c, name, ignis__chat_expression(c));
+        else if (defaults)
+            ignis__chat_unexpected(c, "a default value");
+        ignis__chat_append(c, node, name);
+        if (!ignis__chat_sees(c, ")"))
+            ignis__chat_want(c, ",");
+    }
+    ignis__chat_want(c, ")");
+    c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, " endmacro "));
+    c->loops = loops;
+    ignis__chat_take(c, "endmacro");
+}
+
+/*  generation, whose marks for training are not used here, and with: their names end with them. */
+static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
+{
+    bool with = ignis__chat_sees(c, "with");
+    int loops = c->loops;
+    ignis__chat_next(c);
+    while (with && !c->fault && c->kind == 'a') {
+        ignis__chat_node *set = ignis__chat_node_of(c, IGNIS__CHAT_SET, c->start);
+        set->a = ignis__chat_inside(c, set, ignis__chat_target(c, false));
+        ignis__chat_want(c, "=");
+        set->b = ignis__chat_inside(c, set, ignis__chat_expression(c));
+        ignis__chat_append(c, node, set);
+        if (!ignis__chat_take(c, ","))
+            break;
+    }
+    if (!with)
+        c->loops = 0;
+    node->b = ignis__chat_inside(c, node, ignis__chat_body(c, with ? " endwith " : " endgeneration "));
+    c->loops = loops;
+    ignis__chat_take(c, with ? "endwith" : "endgeneration");
+}
+
+static void ignis__chat_read_jump(ignis__chat *c, ignis__chat_node *node)
+{
+    if (!c->loops)
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
+    ignis__chat_next(c);
+}
+
+static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
+{
+    static const struct {
+        const char *word;
+        ignis__chat_op op;
+        void (*read)(ignis__chat *c, ignis__chat_node *node);
+    } statements[] = {
+        {"if", IGNIS__CHAT_IF, ignis__chat_read_if},         {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
+        {"set", IGNIS__CHAT_SET, ignis__chat_read_set},      {"macro", IGNIS__CHAT_MACRO_OF, ignis__chat_read_macro},
+        {"with", IGNIS__CHAT_BLOCK, ignis__chat_read_block}, {"generation", IGNIS__CHAT_BLOCK, ignis__chat_read_block},
+        {"break", IGNIS__CHAT_BREAK, ignis__chat_read_jump}, {"continue", IGNIS__CHAT_CONTINUE, ignis__chat_read_jump},
+    };
+    ignis__chat_node *node;
+    size_t length = c->at - c->start;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(statements); i++) {
+        if (ignis__chat_sees(c, statements[i].word)) {
+            node = ignis__chat_node_of(c, statements[i].op, c->start);
+            statements[i].read(c, node);
+            ignis__chat_append(c, body, node);
+            return;
+        }
+    }
+    if (ignis__chat_listed(c, " block extends print include from import autoescape call filter "))
+        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "the statement '%.*s'", (int)length, c->text + c->start);
+    else
+        ignis__chat_unexpected(c, "a statement");
+}
+
+/* --- walking a template ----------------------------------------------------------------------------------------------- */
+
+/*  The arguments of a call. */
+typedef struct ignis__chat_call {
+    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_items given, named;
+    ignis__chat_value value[6]; /* those that the row names, in its order */
+} ignis__chat_call;
+
+/*  A filter, test, method or function. */
+typedef struct ignis__chat_row {
+    char of; /* f: filter, t: test, s d l o: method of a string, dict, list or loop, g: function */
+    const char *name;
+    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call, int variant);
+    int variant;
+} ignis__chat_row;
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
+static int ignis__chat_row_find(char of, const char *name, size_t size);
+static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+
+static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    value.of = object.kind;
+    if (name.kind == IGNIS__CHAT_STRING) {
+        value.u.text = name.u.text;
+        value.number = name.number;
+    }
+    return value;
+}
+
+/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+static const struct {
+    char of;
+    const char *hidden, *lacking;
+} ignis__chat_methods[] = {
+    {'s', "",
+     " casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "rpartition swapcase translate zfill "},
+    {'l', " append clear extend insert pop remove reverse sort ", " copy "},
+    {'d', " clear pop popitem setdefault update ", " copy fromkeys "},
+    {'o', "", ""},
+};
+
+static bool ignis__chat_in_words(const char *words, ignis__chat_value name)
+{
+    char wanted[24];
+    if (name.number > 20)
+        return false;
+    wanted[0] = ' ';
+    memcpy(wanted + 1, name.u.text, (size_t)name.number);
+    memcpy(wanted + 1 + name.number, " ", 2);
+    return strstr(words, wanted) != NULL;
+}
+
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+
+/*  The items of a loop that are still to come are counted by going through its condition. */
+static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+{
+    ignis__chat_loop rest = *loop;
+    ignis__chat_items kept;
+    if (!loop->filtered)
+        return loop->end + loop->base;
+    memset(&kept, 0, sizeof kept);
+    while (ignis__chat_peek(c, &rest)) {
+        ignis__chat_add(c, &kept, rest.after);
+        rest.peeked = false;
+    }
+    *loop->items = kept;
+    loop->next = 0;
+    loop->end = kept.count;
+    loop->filtered = loop->peeked = false;
+    loop->base = loop->index;
+    return loop->base + kept.count;
+}
+
+/*  An attribute of `loop`; false when there is none of that name. */
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+{
+    static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
+                                        "last",  "nextitem", "length", "revindex", "revindex0"};
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    int64_t i;
+    for (i = 0; i < IGNIS__COUNT(names) && !ignis__chat_is(name, names[i]); i++)
+        ;
+    *out = ignis__chat_make(IGNIS__CHAT_INT, i == 4 ? 0 : i == 3 ? 1 : i == 1 ? loop->index - 1 : loop->index);
+    if (i == 2)
+        *out = ignis__chat_bool(loop->index == 1);
+    else if (i == 5)
+        *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
+    else if (i == 6)
+        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+    else if (i == 7)
+        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+    else if (i >= 8)
+        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+    return i < IGNIS__COUNT(names);
+}
+
+/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+{
+    char of = object.kind == IGNIS__CHAT_STRING                                        ? 's'
+              : object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF ? 'l'
+              : object.kind == IGNIS__CHAT_DICT                                        ? 'd'
+              : object.kind == IGNIS__CHAT_LOOP                                        ? 'o'
+                                                                                       : 0;
+    ignis__chat_value *self;
+    int row, i;
+    if (object.kind == IGNIS__CHAT_NAMESPACE) {
+        int64_t at = ignis__chat_find(c, object.u.items, name);
+        *out = at < 0 ? ignis__chat_undefined(object, name) : object.u.items->item[at + 1];
+        return at >= 0;
+    }
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+        return true;
+    *out = ignis__chat_undefined(object, name);
+    for (i = 0; of && i < IGNIS__COUNT(ignis__chat_methods); i++) {
+        if (ignis__chat_methods[i].of != of || (of == 'l' && object.kind != IGNIS__CHAT_LIST))
+            continue;
+        if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name))
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name))
+            return true;
+    }
+    row = of ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (row < 0)
+        return false;
+    *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
+    self = (ignis__chat_value *)ignis__chat_alloc(c, sizeof *self);
+    if (self)
+        *self = object;
+    out->u.object = self;
+    return true;
+}
+
+/*  Where a character of a string begins, from its number. */
+static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+{
+    size_t at = 0;
+    ignis__chat_work(c, character / 64);
+    while (character-- > 0 && at < (size_t)string.number)
+        at += ignis__chat_character(string.u.text + at);
+    return at;
+}
+
+/*  object[key]; false when there is no such item. */
+static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+{
+    int64_t i = key.number, count;
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    *out = ignis__chat_undefined(object, key);
+    if (object.kind == IGNIS__CHAT_DICT) {
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            return false;
+        *out = object.u.items->item[i + 1];
+        return true;
+    }
+    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+        return false;
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    i += i < 0 ? count : 0;
+    if (i < 0 || i >= count)
+        return false;
+    if (string) {
+        size_t at = ignis__chat_offset(c, object, i);
+        *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
+    } else {
+        *out = object.u.items->item[i];
+    }
+    return true;
+}
+
+/*  object.name, or with `item` object[name]: either looks for the other next. */
+static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(c, "", object);
+    if (item && ignis__chat_item(c, object, key, &out))
+        return out;
+    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+        return out;
+    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+        return out;
+    return ignis__chat_undefined(object, key);
+}
+
+static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+{
+    bool string = object.kind == IGNIS__CHAT_STRING;
+    int64_t count, step, from, to, limits[2], i;
+    ignis__chat_value out;
+    ignis__chat_writer writer;
+    if (object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, object);
+    if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
+        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+    for (i = 0; i < 3; i++)
+        if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
+            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number;
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a slice is 0");
+    if (object.kind == IGNIS__CHAT_RANGE_OF)
+        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
+    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+        int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
+        if (bound[i].kind == IGNIS__CHAT_NONE)
+            at = (i == 0) == (step > 0) ? low : high;
+        else if (at < 0)
+            at = at < -count ? low : at + count < low ? low : at + count;
+        limits[i] = at > high ? high : at;
+    }
+    from = limits[0], to = limits[1];
+    if (string && step == 1)
+        return from < to ? ignis__chat_part(object, ignis__chat_offset(c, object, from), ignis__chat_offset(c, object, to))
+                         : ignis__chat_words("");
+    if (string) {
+        ignis__chat_items characters;
+        memset(&writer, 0, sizeof writer);
+        ignis__chat_each(c, object, &characters);
+        for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+            ignis__chat_write_string(c, &writer, characters.item[i]);
+            if (step > 0 ? step >= to - i : step <= to - i)
+                break;
+        }
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
+    out.mark = object.mark;
+    for (i = from; !c->fault && (step > 0 ? i < to : i > to); i += step) {
+        ignis__chat_work(c, 1);
+        ignis__chat_add(c, out.u.items, object.u.items->item[i]);
+        if (step > 0 ? step >= to - i : step <= to - i)
+            break;
+    }
+    return out;
+}
+
+/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_writer out;
+    ignis__chat_value other = a.of ? b : a, joined;
+    int64_t i;
+    for (i = 0; a.of != b.of && i < other.number; i++)
+        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
+            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    memset(&out, 0, sizeof out);
+    ignis__chat_write_string(c, &out, a);
+    ignis__chat_write_string(c, &out, b);
+    joined = ignis__chat_written(&out);
+    joined.of = a.of | b.of;
+    return joined;
+}
+
+/*  a op b of whole numbers; false when it does not fit 64 bits. */
+static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
+{
+    if (op == '+' ? (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) : op == '-' ? (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b) : false)
+        return false;
+    if (op == '*' && a != 0 && b != 0 && (a == INT64_MIN || b == INT64_MIN || (a < 0 ? -a : a) > INT64_MAX / (b < 0 ? -b : b)))
+        return false;
+    if ((op == 'd' || op == '%') && a == INT64_MIN)
+        return false;
+    if (op == '+' || op == '-' || op == '*') {
+        *out = op == '+' ? a + b : op == '-' ? a - b : a * b;
+        return true;
+    }
+    *out = op == 'd' ? a / b : a % b;
+    if (a % b != 0 && (a < 0) != (b < 0))
+        *out += op == 'd' ? -1 : b;
+    return true;
+}
+
+static double ignis__chat_floating(char op, double a, double b)
+{
+    double rest, quotient, whole;
+    if (op == '+' || op == '-')
+        return op == '+' ? a + b : a - b;
+    if (op == '*' || op == '/')
+        return op == '*' ? a * b : a / b;
+    rest = fmod(a, b);
+    quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0)) {
+        rest += b;
+        quotient -= 1;
+    } else if (rest == 0) {
+        rest = copysign(0, b);
+    }
+    if (op == '%')
+        return rest;
+    whole = floor(quotient);
+    return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/*  A list, tuple or text, so many times. */
+static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+{
+    ignis__chat_value out = a;
+    ignis__chat_writer writer;
+    int64_t i;
+    memset(&writer, 0, sizeof writer);
+    if (a.kind == IGNIS__CHAT_STRING) {
+        for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
+            ignis__chat_write_string(c, &writer, a);
+        return ignis__chat_written(&writer);
+    }
+    out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+    out.mark = a.mark;
+    for (; times > 0 && a.u.items->count > 0 && !c->fault; times--)
+        for (i = 0; i < a.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, a.u.items->item[i]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
+    int64_t i;
+    if (c->fault)
+        return a;
+    if (op == '~') {
+        a = ignis__chat_text(c, a);
+        b = ignis__chat_text(c, b);
+        a.of = b.of = 0;
+        return ignis__chat_join_two(c, a, b);
+    }
+    if (op == '%' && a.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_lacks(c, "a text %% values");
+    if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+    if (op == '^')
+        return ignis__chat_lacks(c, "the operator **");
+    if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
+        if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
+            return ignis__chat_fail(c, "a division by 0");
+        if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
+            out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
+        else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
+            return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        out.mark = a.mark || b.mark;
+        return out;
+    }
+    if (op == '+' && a.kind == IGNIS__CHAT_STRING && b.kind == IGNIS__CHAT_STRING)
+        return ignis__chat_join_two(c, a, b);
+    if (op == '+' && a.kind == b.kind && (a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE)) {
+        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out.mark = a.mark || b.mark;
+        for (i = 0; i < a.u.items->count + b.u.items->count && ignis__chat_work(c, 1); i++)
+            ignis__chat_add(c, out.u.items, i < a.u.items->count ? a.u.items->item[i] : b.u.items->item[i - a.u.items->count]);
+        return out;
+    }
+    if (op == '*' && ignis__chat_is_whole(a) && !ignis__chat_is_number(b))
+        return ignis__chat_binary_of(c, op, b, a);
+    if (op == '*' && ignis__chat_is_whole(b) && (a.kind == IGNIS__CHAT_STRING || a.kind == IGNIS__CHAT_LIST || a.kind == IGNIS__CHAT_TUPLE))
+        return ignis__chat_repeat(c, a, b.number);
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind],
+                            op == 'd'   ? "//"
+                            : op == '+' ? "+"
+                            : op == '-' ? "-"
+                            : op == '*' ? "*"
+                            : op == '/' ? "/"
+                                        : "%",
+                            ignis__chat_kinds[b.kind]);
+}
+
+static const char *ignis__chat_search(const char *text, size_t size, const char *part, size_t length)
+{
+    const char *end = text + size, *at;
+    if (length == 0)
+        return text;
+    for (at = text; (size_t)(end - at) >= length; at++) {
+        at = (const char *)memchr(at, *part, (size_t)(end - at) - length + 1);
+        if (!at)
+            return NULL;
+        if (memcmp(at, part, length) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+{
+    ignis__chat_items items;
+    int64_t i;
+    if (c->fault)
+        return false;
+    if (b.kind == IGNIS__CHAT_STRING) {
+        if (a.kind != IGNIS__CHAT_STRING) {
+            ignis__chat_fail_kind(c, "what a text may contain is text", a);
+            return false;
+        }
+        ignis__chat_work(c, b.number / 16);
+        return ignis__chat_search(b.u.text, (size_t)b.number, a.u.text, (size_t)a.number) != NULL;
+    }
+    if (b.kind == IGNIS__CHAT_DICT)
+        return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
+    ignis__chat_each(c, b, &items);
+    for (i = items.at; i < items.count && !c->fault; i++)
+        if (ignis__chat_equal(c, a, items.item[i])) {
+            if (b.kind == IGNIS__CHAT_GENERATOR)
+                b.u.items->at = i + 1;
+            return true;
+        }
+    return false;
+}
+
+static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+{
+    switch (sign) {
+    case '=': return ignis__chat_equal(c, a, b);
+    case '!': return !ignis__chat_equal(c, a, b);
+    case '<': return ignis__chat_less(c, a, b, false);
+    case 'l': return ignis__chat_less(c, a, b, true);
+    case '>': return ignis__chat_less(c, b, a, false);
+    case 'g': return ignis__chat_less(c, b, a, true);
+    case 'i': return ignis__chat_contains(c, a, b);
+    default: return !ignis__chat_contains(c, a, b);
+    }
+}
+
+static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+{
+    ignis__chat_scope *scope;
+    int64_t at;
+    int row;
+    for (scope = c->scope; scope && ignis__chat_work(c, 1); scope = scope->outer)
+        if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
+            return scope->names.item[at + 1];
+    row = ignis__chat_row_find('g', name.u.text, (size_t)name.number);
+    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
+}
+
+static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
+{
+    const ignis__chat_node *part;
+    ignis__chat_items items;
+    int64_t i, wanted = 0;
+    if (c->fault)
+        return;
+    if (target->op == IGNIS__CHAT_NAME) {
+        ignis__chat_put(c, &c->scope->names, target->value, value);
+    } else if (target->op == IGNIS__CHAT_ATTRIBUTE) {
+        ignis__chat_value object = ignis__chat_lookup(c, target->a->value);
+        c->here = target->at;
+        if (object.kind != IGNIS__CHAT_NAMESPACE)
+            ignis__chat_fail_kind(c, "attributes are set of namespaces", object);
+        else
+            ignis__chat_put(c, object.u.items, target->value, value);
+    } else {
+        for (part = target->list; part; part = part->next)
+            wanted++;
+        if (!ignis__chat_each(c, value, &items))
+            return;
+        if (items.count - items.at != wanted)
+            ignis__chat_fail(c, "%lld names for %lld values", (long long)wanted, (long long)(items.count - items.at));
+        for (part = target->list, i = items.at; part && !c->fault; part = part->next)
+            ignis__chat_assign(c, part, items.item[i++]);
+    }
+}
+
+static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+{
+    ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
+    if (scope) {
+        scope->outer = outer;
+        c->scope = scope;
+    }
+    return before;
+}
+
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+
+/*  What a body writes, as a string, in a scope of its own. */
+static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+{
+    ignis__chat_writer out, *before = c->out;
+    memset(&out, 0, sizeof out);
+    c->out = &out;
+    ignis__chat_run(c, body);
+    c->out = before;
+    return ignis__chat_written(&out);
+}
+
+/*  Finds the next item of a loop that its condition lets through. */
+static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+{
+    while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
+        loop->after = loop->items->item[loop->next++];
+        loop->peeked = true;
+        if (loop->filtered) {
+            ignis__chat_scope *before = ignis__chat_enter(c, loop->outer);
+            ignis__chat_assign(c, loop->node->a, loop->after);
+            loop->peeked = ignis__chat_true(ignis__chat_eval(c, loop->node->c));
+            c->scope = before;
+        }
+    }
+    return loop->peeked && !c->fault;
+}
+
+static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_loop *loop = (ignis__chat_loop *)ignis__chat_alloc(c, sizeof *loop);
+    ignis__chat_value value = ignis__chat_eval(c, node->b), it = ignis__chat_make(IGNIS__CHAT_LOOP, 0),
+                      items = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    ignis__chat_scope *before = c->scope;
+    bool none = true;
+    c->here = node->at;
+    if (c->fault || !ignis__chat_each(c, value, items.u.items))
+        return 0;
+    loop->node = node;
+    loop->outer = before;
+    loop->items = items.u.items;
+    loop->next = items.u.items->at;
+    loop->end = items.u.items->count;
+    loop->base = -loop->next;
+    loop->filtered = node->c != NULL;
+    it.u.loop = loop;
+    ignis__chat_enter(c, before);
+    while (ignis__chat_peek(c, loop)) {
+        int jump;
+        loop->peeked = false;
+        loop->before = loop->now;
+        loop->now = loop->after;
+        loop->index++;
+        c->scope->names.count = 0;
+        ignis__chat_assign(c, node->a, loop->now);
+        ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
+        jump = ignis__chat_run(c, node->list);
+        none = none && jump; /* as in jinja2, where else runs when no turn has come to its end */
+        if (jump == IGNIS__CHAT_BREAK)
+            break;
+    }
+    c->scope = before;
+    if (none && node->list->next) {
+        ignis__chat_enter(c, before);
+        ignis__chat_run(c, node->list->next);
+        c->scope = before;
+    }
+    return 0;
+}
+
+static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
+{
+    const ignis__chat_node *part;
+    ignis__chat_scope *before = c->scope, *inner;
+    ignis__chat_value value;
+    int jump = 0;
+    switch (node->op) {
+    case IGNIS__CHAT_TEXT: ignis__chat_write_string(c, c->out, node->value); break;
+    case IGNIS__CHAT_PRINT:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        if (!c->fault)
+            ignis__chat_write_value(c, c->out, value, false, 0);
+        break;
+    case IGNIS__CHAT_IF:
+        for (part = node->list; part && !c->fault; part = part->next)
+            if (!part->a || ignis__chat_true(ignis__chat_eval(c, part->a)))
+                return c->fault ? 0 : ignis__chat_run(c, part->b);
+        break;
+    case IGNIS__CHAT_FOR: return ignis__chat_run_for(c, node);
+    case IGNIS__CHAT_SET:
+        value = ignis__chat_eval(c, node->b);
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_SET_BLOCK:
+        ignis__chat_enter(c, before);
+        value = ignis__chat_capture(c, node->b);
+        c->scope = before;
+        c->here = node->at;
+        ignis__chat_assign(c, node->a, value);
+        break;
+    case IGNIS__CHAT_MACRO_OF:
+        value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
+        value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
+        if (value.u.macro) {
+            value.u.macro->node = node;
+            value.u.macro->scope = before;
+            ignis__chat_put(c, &before->names, node->value, value);
+        }
+        break;
+    case IGNIS__CHAT_BLOCK:
+        ignis__chat_enter(c, before);
+        inner = c->scope;
+        for (part = node->list; part && !c->fault; part = part->next) { /* of with: values are taken outside, and set inside */
+            c->scope = before;
+            value = ignis__chat_eval(c, part->b);
+            c->scope = inner;
+            ignis__chat_assign(c, part->a, value);
+        }
+        jump = ignis__chat_run(c, node->b);
+        c->scope = before;
+        break;
+    default: return node->op;
+    }
+    return jump;
+}
+
+static bool ignis__chat_deeper(ignis__chat *c, size_t at)
+{
+    c->here = at;
+    if (c->fault || !ignis__chat_work(c, 1))
+        return false;
+    if (c->depth >= IGNIS__CHAT_DEPTH) {
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "calls and loops of the template are nested deeper than %d", IGNIS__CHAT_DEPTH);
+        return false;
+    }
+    c->depth++;
+    return true;
+}
+
+/*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
+static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+{
+    const ignis__chat_node *node;
+    int jump = 0;
+    if (!ignis__chat_deeper(c, body->at))
+        return 0;
+    for (node = body->list; node && !jump && ignis__chat_work(c, 1); node = node->next)
+        jump = ignis__chat_run_one(c, node);
+    c->depth--;
+    return c->fault ? 0 : jump;
+}
+
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, ignis__chat_call *call)
+{
+    ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), result;
+    const ignis__chat_node *name;
+    int64_t i = 0, at, used = 0;
+    for (name = macro->node->list; name && !c->fault; name = name->next, i++) {
+        ignis__chat_value value;
+        at = i < call->given.count ? -1 : ignis__chat_find(c, &call->named, name->value);
+        used += at >= 0;
+        if (i < call->given.count)
+            value = call->given.item[i];
+        else if (at >= 0)
+            value = call->named.item[at + 1];
+        else
+            value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(absent, name->value);
+        ignis__chat_put(c, &c->scope->names, name->value, value);
+    }
+    if (call->given.count > i || call->named.count > 2 * used)
+        ignis__chat_fail(c, "the macro '%.*s' has no such argument, or it has two values", (int)macro->node->value.number,
+                         macro->node->value.u.text);
+    result = ignis__chat_capture(c, macro->node->b);
+    c->scope = before;
+    return result;
+}
+
+/*  The arguments of a call, filter or test. */
+static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
+{
+    const ignis__chat_node *argument;
+    for (argument = node->list; argument && !c->fault; argument = argument->next) {
+        ignis__chat_value value = ignis__chat_eval(c, argument->a);
+        if (argument->value.kind == IGNIS__CHAT_ABSENT) {
+            ignis__chat_add(c, &call->given, value);
+            continue;
+        }
+        if (ignis__chat_find(c, &call->named, argument->value) >= 0)
+            ignis__chat_fail(c, "an argument is given twice");
+        ignis__chat_put(c, &call->named, argument->value, value);
+    }
+    c->here = node->at;
+}
+
+/*  Runs a row of the table: its arguments go to their places. */
+static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
+{
+    const char *at = row->parameters;
+    int64_t used = 0, found;
+    int count = 0;
+    if (c->fault)
+        return call->self;
+    if (!row->run)
+        return ignis__chat_lacks(c, "the function '%s'", row->name);
+    memset(call->value, 0, sizeof call->value);
+    for (; at && *at; count++) {
+        bool needed = *at == '!';
+        size_t length = strcspn(at += needed, " ");
+        ignis__chat_value name = ignis__chat_string(at, length, NULL);
+        found = ignis__chat_find(c, &call->named, name);
+        if (count < call->given.count && found >= 0)
+            return ignis__chat_fail(c, "%s gets '%.*s' twice", row->name, (int)length, at);
+        if (count < call->given.count)
+            call->value[count] = call->given.item[count];
+        else if (found >= 0)
+            used++, call->value[count] = call->named.item[found + 1];
+        else if (needed)
+            return ignis__chat_fail(c, "%s needs '%.*s'", row->name, (int)length, at);
+        at += length;
+        at += *at == ' ';
+    }
+    if (at && (call->given.count > count || call->named.count > 2 * used))
+        return ignis__chat_fail(c, "%s takes other arguments: %s", row->name, *row->parameters ? row->parameters : "none");
+    return row->run(c, call, row->variant);
+}
+
+/*  A filter or a test by its name. */
+static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
+{
+    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(of, name.u.text, (size_t)name.number) : -1;
+    if (c->fault || name.kind != IGNIS__CHAT_STRING)
+        return ignis__chat_fail(c, "the name of a filter or test is text");
+    if (row < 0)
+        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test", (int)(name.number < 60 ? name.number : 60),
+                                 name.u.text);
+    return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
+}
+
+static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_call call;
+    ignis__chat_value object = ignis__chat_eval(c, node->a);
+    memset(&call, 0, sizeof call);
+    ignis__chat_take_arguments(c, node, &call);
+    if (c->fault)
+        return object;
+    call.self = object;
+    switch (node->op) {
+    case IGNIS__CHAT_FILTER: return ignis__chat_apply(c, 'f', node->value, &call);
+    case IGNIS__CHAT_TEST:
+        object = ignis__chat_apply(c, 't', node->value, &call);
+        return node->sign ? ignis__chat_bool(!ignis__chat_true(object)) : object;
+    default: break;
+    }
+    if (object.kind == IGNIS__CHAT_MACRO)
+        return ignis__chat_call_macro(c, object.u.macro, &call);
+    if (object.kind != IGNIS__CHAT_FUNCTION)
+        return ignis__chat_fail_kind(c, "what is called is a function", object);
+    if (object.u.object)
+        call.self = *object.u.object;
+    return ignis__chat_run_row(c, ignis__chat_row_at(object.number), &call);
+}
+
+static ignis__chat_value ignis__chat_eval_items(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value out = ignis__chat_new(c, node->op == IGNIS__CHAT_ARRAY      ? IGNIS__CHAT_LIST
+                                               : node->op == IGNIS__CHAT_TUPLE_OF ? IGNIS__CHAT_TUPLE
+                                                                                  : IGNIS__CHAT_DICT);
+    const ignis__chat_node *part;
+    for (part = node->list; part && !c->fault; part = part->next) {
+        ignis__chat_value value = ignis__chat_eval(c, part);
+        if (node->op != IGNIS__CHAT_DICT_OF) {
+            ignis__chat_add(c, out.u.items, value);
+            continue;
+        }
+        part = part->next;
+        if (!c->fault && ignis__chat_hashable(c, value))
+            ignis__chat_put(c, out.u.items, value, ignis__chat_eval(c, part));
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_eval_compare(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value left = ignis__chat_eval(c, node->a), right;
+    const ignis__chat_node *part;
+    bool yes = true;
+    for (part = node->list; part && yes && !c->fault; part = part->next, left = right) {
+        right = ignis__chat_eval(c, part->a);
+        c->here = part->at;
+        yes = !c->fault && ignis__chat_compares(c, (char)part->sign, left, right);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_eval_unary(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_eval(c, node->a);
+    c->here = node->at;
+    if (node->sign == '!')
+        return ignis__chat_bool(!ignis__chat_true(value));
+    if (c->fault || !ignis__chat_is_number(value))
+        return ignis__chat_fail_kind(c, "a sign stands before a number", value);
+    if (value.kind == IGNIS__CHAT_FLOAT)
+        value.u.real = node->sign == '-' ? -value.u.real : value.u.real;
+    else if (node->sign == '-' && value.number == INT64_MIN)
+        return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    else
+        value.kind = IGNIS__CHAT_INT, value.number = node->sign == '-' ? -value.number : value.number;
+    return value;
+}
+
+static ignis__chat_value ignis__chat_eval_slice(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value object = ignis__chat_eval(c, node->a), bound[3];
+    const ignis__chat_node *part;
+    int i = 0;
+    for (part = node->list; part && i < 3; part = part->next)
+        bound[i++] = ignis__chat_eval(c, part);
+    c->here = node->at;
+    return c->fault ? object : ignis__chat_slice(c, object, bound);
+}
+
+static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value a = ignis__chat_eval(c, node->a), b;
+    if (c->fault || ((node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR) && ignis__chat_true(a) == (node->op == IGNIS__CHAT_OR)))
+        return a;
+    b = ignis__chat_eval(c, node->b);
+    c->here = node->at;
+    if (c->fault || node->op == IGNIS__CHAT_AND || node->op == IGNIS__CHAT_OR)
+        return b;
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true) : ignis__chat_binary_of(c, (char)node->sign, a, b);
+}
+
+static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+{
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
+    if (!ignis__chat_deeper(c, node->at))
+        return value;
+    switch (node->op) {
+    case IGNIS__CHAT_CONST: value = node->value; break;
+    case IGNIS__CHAT_NAME: value = ignis__chat_lookup(c, node->value); break;
+    case IGNIS__CHAT_ARRAY:
+    case IGNIS__CHAT_TUPLE_OF:
+    case IGNIS__CHAT_DICT_OF: value = ignis__chat_eval_items(c, node); break;
+    case IGNIS__CHAT_SLICE: value = ignis__chat_eval_slice(c, node); break;
+    case IGNIS__CHAT_ATTRIBUTE:
+        value = ignis__chat_eval(c, node->a);
+        c->here = node->at;
+        value = ignis__chat_member(c, value, node->value, false);
+        break;
+    case IGNIS__CHAT_CALL:
+    case IGNIS__CHAT_FILTER:
+    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node); break;
+    case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(c, node); break;
+    case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(c, node); break;
+    case IGNIS__CHAT_CHOICE:
+        if (ignis__chat_true(ignis__chat_eval(c, node->b)))
+            value = ignis__chat_eval(c, node->a);
+        else if (node->c)
+            value = ignis__chat_eval(c, node->c);
+        break;
+    default: value = ignis__chat_eval_two(c, node); break;
+    }
+    c->depth--;
+    return value;
+}
+
+/* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
+
+static bool ignis__chat_given(ignis__chat_value v) { return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE; }
+
+/*  An argument that has to be text; a fault where it is not. */
+static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+{
+    if (v.kind != IGNIS__CHAT_STRING)
+        ignis__chat_fail_kind(c, "an argument is text", v);
+    return !c->fault;
+}
+
+/*  One that has to be a whole number, `otherwise` where it is not given. */
+static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+{
+    if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
+        ignis__chat_fail_kind(c, "an argument is a whole number", v);
+    return ignis__chat_given(v) ? v.number : otherwise;
+}
+
+/*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
+static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call, int sides)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
+    size_t from = 0, to = (size_t)s.number, at, length;
+    if (ignis__chat_given(set) && !ignis__chat_want_text(c, set))
+        return s;
+    ignis__chat_work(c, s.number / 16);
+    while ((sides & 1) && from < to) {
+        length = ignis__chat_character(s.u.text + from);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + from, length)
+                                   : !ignis__chat_is_space(s.u.text + from))
+            break;
+        from += length;
+    }
+    while ((sides & 2) && from < to) {
+        at = ignis__chat_before(s.u.text, to);
+        if (ignis__chat_given(set) ? !ignis__chat_search(set.u.text, (size_t)set.number, s.u.text + at, to - at)
+                                   : !ignis__chat_is_space(s.u.text + at))
+            break;
+        to = at;
+    }
+    return ignis__chat_part(s, from, to);
+}
+
+/*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
+static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    char *text = (char *)ignis__chat_alloc(c, (size_t)s.number + 1);
+    bool up = how > 0;
+    int64_t i;
+    if (!text || !ignis__chat_work(c, s.number / 16))
+        return s;
+    if (!ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "upper and lower case of letters beyond ASCII");
+    for (i = 0; i < s.number; i++) {
+        char x = s.u.text[i];
+        bool letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
+        text[i] = letter ? (char)(up ? x & ~32 : x | 32) : x;
+        up = how == 1 || (how == 3 && (x == '-' || x == '(' || x == '{' || x == '[' || x == '<' || ignis__chat_is_space(s.u.text + i))) ||
+             (how == 4 && !letter);
+    }
+    s.u.text = text;
+    return s;
+}
+
+/*  isupper (u) and others, of ASCII; the tests upper and lower ask str(value). */
+static ignis__chat_value ignis__chat_do_is(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    int64_t i, upper = 0, lower = 0, digits = 0, spaces = 0, letters;
+    if (what != ' ' && !ignis__chat_is_ascii(s))
+        return ignis__chat_lacks(c, "kinds of characters beyond ASCII");
+    ignis__chat_work(c, s.number / 16);
+    for (i = 0; i < s.number; i += (int64_t)ignis__chat_character(s.u.text + i)) {
+        char x = s.u.text[i];
+        upper += x >= 'A' && x <= 'Z';
+        lower += x >= 'a' && x <= 'z';
+        digits += x >= '0' && x <= '9';
+        if (ignis__chat_is_space(s.u.text + i))
+            spaces += (int64_t)ignis__chat_character(s.u.text + i);
+    }
+    letters = upper + lower;
+    return ignis__chat_bool(what == 'u'   ? upper > 0 && lower == 0
+                            : what == 'l' ? lower > 0 && upper == 0
+                                          : s.number > 0 && s.number == (what == 'a'   ? letters
+                                                                         : what == 'd' ? digits
+                                                                         : what == 'n' ? letters + digits
+                                                                                       : spaces));
+}
+
+/*  split (0), rsplit (1): at a text, or at white space. */
+static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call, int right)
+{
+    ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST), part;
+    int64_t limit = ignis__chat_want_int(c, call->value[1], -1), count, i;
+    size_t at = 0, size = (size_t)s.number, from, by_size;
+    ignis__chat_items parts;
+    const char *found;
+    if (c->fault || (ignis__chat_given(by) && !ignis__chat_want_text(c, by)))
+        return out;
+    if (by.kind == IGNIS__CHAT_STRING && by.number == 0)
+        return ignis__chat_fail(c, "split at a text without characters");
+    memset(&parts, 0, sizeof parts);
+    ignis__chat_work(c, s.number / 16);
+    if (by.kind == IGNIS__CHAT_STRING) {
+        by_size = (size_t)by.number;
+        for (;; at = (size_t)(found - s.u.text) + by_size) {
+            if (right && limit >= 0) { /* from the right, where places may differ: below */
+                found = NULL;
+                at = size;
+                break;
+            }
+            found =
+                !c->fault && (limit < 0 || parts.count < limit) ? ignis__chat_search(s.u.text + at, size - at, by.u.text, by_size) : NULL;
+            ignis__chat_add(c, &parts, ignis__chat_part(s, at, found ? (size_t)(found - s.u.text) : size));
+            if (!found || !ignis__chat_work(c, 1))
+                break;
+        }
+        if (right && limit >= 0) {
+            size_t end = size, place = size;
+            while (parts.count < limit && place >= by_size && !c->fault) {
+                if (memcmp(s.u.text + place - by_size, by.u.text, by_size) != 0) {
+                    place--;
+                    continue;
+                }
+                ignis__chat_add(c, &parts, ignis__chat_part(s, place, end));
+                end = place -= by_size;
+            }
+            ignis__chat_add(c, &parts, ignis__chat_part(s, 0, end));
+            for (i = parts.count - 1; i >= 0 && ignis__chat_work(c, 1); i--)
+                ignis__chat_add(c, out.u.items, parts.item[i]);
+            return out;
+        }
+        *out.u.items = parts;
+        return out;
+    }
+    while (at < size && ignis__chat_work(c, 1)) {
+        while (at < size && ignis__chat_is_space(s.u.text + at))
+            at += ignis__chat_character(s.u.text + at);
+        for (from = at; at < size && !ignis__chat_is_space(s.u.text + at);)
+            at += ignis__chat_character(s.u.text + at);
+        if (at > from)
+            ignis__chat_add(c, &parts, ignis__chat_part(s, from, at));
+    }
+    count = parts.count;
+    if (limit >= 0 && count > limit && !c->fault) { /* the rest stays in one piece */
+        i = right ? count - limit - 1 : limit;
+        part = parts.item[i];
+        from = right ? 0 : (size_t)(part.u.text - s.u.text);
+        parts.item[i] = ignis__chat_part(s, from, right ? (size_t)(part.u.text - s.u.text) + (size_t)part.number : size);
+        parts.item += right ? i : 0;
+        parts.count = parts.capacity = limit + 1;
+    }
+    *out.u.items = parts;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_lines(ignis__chat *c, ignis__chat_value s, bool keep)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    size_t at = 0, from = 0, size = (size_t)s.number, end;
+    ignis__chat_work(c, s.number / 16);
+    while (at < size && !c->fault) {
+        end = ignis__chat_line_end(s.u.text + at, size - at);
+        if (!end) {
+            at += ignis__chat_character(s.u.text + at);
+            continue;
+        }
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, keep ? at + end : at));
+        from = at += end;
+    }
+    if (from < size && !c->fault)
+        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, size));
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_splitlines(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)variant;
+    return ignis__chat_lines(c, call->self, ignis__chat_true(call->value[0]));
+}
+
+/*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
+static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, with = call->value[0], part;
+    bool tuple = with.kind == IGNIS__CHAT_TUPLE && how < 3, yes = false;
+    int64_t i;
+    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes; i++) {
+        part = tuple ? with.u.items->item[i] : with;
+        if (!ignis__chat_want_text(c, part))
+            return part;
+        yes = part.number <= s.number && memcmp(s.u.text + (how % 2 ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
+    }
+    if (how < 3)
+        return ignis__chat_bool(yes);
+    return !yes       ? s
+           : how == 3 ? ignis__chat_part(s, (size_t)with.number, (size_t)s.number)
+                      : ignis__chat_part(s, 0, (size_t)(s.number - with.number));
+}
+
+/*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
+static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call, int filter)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
+    int64_t count = ignis__chat_want_int(c, call->value[2], -1);
+    size_t at = 0, size = (size_t)s.number, next;
+    ignis__chat_writer out;
+    const char *found;
+    if (filter)
+        old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
+        return s;
+    memset(&out, 0, sizeof out);
+    ignis__chat_work(c, s.number / 16);
+    for (; count != 0 && !c->fault; count -= count > 0) {
+        found = ignis__chat_search(s.u.text + at, size - at, old.u.text, (size_t)old.number);
+        if (!found)
+            break;
+        next = (size_t)(found - s.u.text);
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, next));
+        ignis__chat_write_string(c, &out, with);
+        at = next + (size_t)old.number;
+        ignis__chat_work(c, 1);
+        if (old.number == 0) { /* between all characters */
+            if (at == size)
+                return ignis__chat_written(&out);
+            ignis__chat_write_string(c, &out, ignis__chat_part(s, at, at + ignis__chat_character(s.u.text + at)));
+            at += ignis__chat_character(s.u.text + at);
+        }
+    }
+    if (at < size)
+        ignis__chat_write_string(c, &out, ignis__chat_part(s, at, size));
+    return ignis__chat_written(&out);
+}
+
+/*  find (1), rfind (2), index (3), count (4) of a text in another. */
+static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value s = call->self, part = call->value[0];
+    const char *at = s.u.text, *found, *last = NULL;
+    size_t left = (size_t)s.number;
+    int64_t count = 0;
+    if (!ignis__chat_want_text(c, part))
+        return part;
+    ignis__chat_work(c, s.number / 16);
+    if (part.number == 0) {
+        count = ignis__chat_characters(c, s);
+        return ignis__chat_make(IGNIS__CHAT_INT, how == 4 ? count + 1 : how == 2 ? count : 0);
+    }
+    while (!c->fault && (found = ignis__chat_search(at, left, part.u.text, (size_t)part.number)) != NULL) {
+        last = found;
+        count++;
+        if (how == 1 || how == 3)
+            break;
+        found += how == 2 ? 1 : part.number;
+        left -= (size_t)(found - at);
+        at = found;
+        ignis__chat_work(c, 1);
+    }
+    if (how == 3 && !last)
+        return ignis__chat_fail(c, "index: the text is not there");
+    if (how != 4)
+        count = last ? ignis__chat_characters(c, ignis__chat_part(s, 0, (size_t)(last - s.u.text))) : -1;
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
+static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path, ignis__chat_value otherwise,
+                                          bool fold)
+{
+    size_t at = 0, end;
+    if (path.kind == IGNIS__CHAT_STRING) {
+        for (; at <= (size_t)path.number && !c->fault; at = end + 1) {
+            ignis__chat_value key;
+            const char *dot = (const char *)memchr(path.u.text + at, '.', (size_t)path.number - at);
+            end = dot ? (size_t)(dot - path.u.text) : (size_t)path.number;
+            key = ignis__chat_part(path, at, end);
+            if (end > at && strspn(path.u.text + at, "0123456789") >= end - at) {
+                int64_t number = 0;
+                ignis__chat_read_int(c, path.u.text + at, end - at, &number);
+                key = ignis__chat_make(IGNIS__CHAT_INT, number);
+            }
+            item = ignis__chat_member(c, item, key, true);
+            if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_given(otherwise))
+                item = otherwise;
+        }
+    } else if (ignis__chat_given(path)) {
+        item = ignis__chat_member(c, item, path, true);
+    }
+    if (fold && item.kind == IGNIS__CHAT_STRING && !c->fault) {
+        ignis__chat_call call;
+        memset(&call, 0, sizeof call);
+        call.self = item;
+        item = ignis__chat_do_case(c, &call, 0);
+    }
+    return item;
+}
+
+/*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
+static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call, int method)
+{
+    ignis__chat_value between = method                              ? call->self
+                                : ignis__chat_given(call->value[0]) ? ignis__chat_text(c, call->value[0])
+                                                                    : ignis__chat_words(call->value[0].kind ? "None" : ""),
+                      item;
+    ignis__chat_items items;
+    ignis__chat_writer out;
+    int64_t i;
+    memset(&out, 0, sizeof out);
+    if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
+        return between;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (!method)
+            item = ignis__chat_path(c, item, call->value[1], call->value[5], false);
+        else if (!ignis__chat_want_text(c, item))
+            break;
+        if (i > items.at)
+            ignis__chat_write_string(c, &out, between);
+        ignis__chat_write_value(c, &out, item, false, 0);
+    }
+    return ignis__chat_written(&out);
+}
+
+static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self;
+    int64_t count = 0;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_STRING)
+        count = ignis__chat_characters(c, v);
+    else if (v.kind == IGNIS__CHAT_LOOP)
+        count = ignis__chat_loop_length(c, v.u.loop);
+    else if (v.kind == IGNIS__CHAT_DICT || (ignis__chat_has_items(v) && v.kind != IGNIS__CHAT_GENERATOR))
+        count = v.u.items->count / (v.kind == IGNIS__CHAT_DICT ? 2 : 1);
+    else if (v.kind != IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail(c, "%s has no length", ignis__chat_kinds[v.kind]);
+    return ignis__chat_make(IGNIS__CHAT_INT, count);
+}
+
+/*  The first item (0), the last (1). */
+static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call, int last)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    ignis__chat_items items;
+    int64_t at = call->self.kind == IGNIS__CHAT_GENERATOR ? call->self.u.items->at : 0;
+    if (last && call->self.kind == IGNIS__CHAT_GENERATOR)
+        return ignis__chat_fail(c, "what can be walked once has no last item; |list makes a list of it");
+    if (!ignis__chat_each(c, call->self, &items))
+        return absent;
+    if (call->self.kind == IGNIS__CHAT_GENERATOR && at < items.count)
+        call->self.u.items->at = at + 1;
+    return items.at == items.count ? ignis__chat_undefined(absent, absent) : items.item[last ? items.count - 1 : items.at];
+}
+
+/*  The items of anything, as a list (0); the other way round (1). */
+static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call, int reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, !reverse || call->self.kind == IGNIS__CHAT_GENERATOR ? IGNIS__CHAT_LIST
+                                                                                                    : IGNIS__CHAT_GENERATOR),
+                      s = call->self;
+    ignis__chat_items items;
+    ignis__chat_writer text;
+    int64_t i;
+    memset(&text, 0, sizeof text);
+    if (!ignis__chat_each(c, s, &items))
+        return out;
+    out.mark = s.mark;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value item = items.item[reverse ? items.count - 1 - (i - items.at) : i];
+        if (reverse && s.kind == IGNIS__CHAT_STRING)
+            ignis__chat_write_string(c, &text, item);
+        else
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return reverse && s.kind == IGNIS__CHAT_STRING ? ignis__chat_written(&text) : out;
+}
+
+/*  keys, values, items of a dict, and the filter items. */
+static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), pair;
+    const ignis__chat_items *dict = call->self.u.items;
+    int64_t i;
+    if (c->fault || call->self.kind == IGNIS__CHAT_UNDEFINED)
+        return out;
+    if (call->self.kind != IGNIS__CHAT_DICT)
+        return ignis__chat_fail_kind(c, "items are of a dict", call->self);
+    out.mark = call->self.mark;
+    for (i = 0; i < dict->count && ignis__chat_work(c, 1); i += 2) {
+        if (kind == IGNIS__CHAT_KEYS || kind == IGNIS__CHAT_VALUES) {
+            ignis__chat_add(c, out.u.items, dict->item[i + (kind == IGNIS__CHAT_VALUES)]);
+            continue;
+        }
+        pair = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+        if (c->fault)
+            break;
+        pair.mark = out.mark;
+        ignis__chat_add(c, pair.u.items, dict->item[i]);
+        ignis__chat_add(c, pair.u.items, dict->item[i + 1]);
+        ignis__chat_add(c, out.u.items, pair);
+    }
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    int64_t at;
+    (void)variant;
+    if (!ignis__chat_hashable(c, call->value[0]))
+        return call->self;
+    at = ignis__chat_find(c, call->self.u.items, call->value[0]);
+    return at >= 0 ? call->self.u.items->item[at + 1] : call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
+}
+
+/*  The place of an item in a list (0), how often it is there (1). */
+static ignis__chat_value ignis__chat_do_index(ignis__chat *c, ignis__chat_call *call, int count)
+{
+    int64_t i, found = 0;
+    for (i = 0; i < call->self.u.items->count && !c->fault; i++) {
+        if (!ignis__chat_equal(c, call->self.u.items->item[i], call->value[0]))
+            continue;
+        if (!count)
+            return ignis__chat_make(IGNIS__CHAT_INT, i);
+        found++;
+    }
+    return count ? ignis__chat_make(IGNIS__CHAT_INT, found) : ignis__chat_fail(c, "index: the value is not in the list");
+}
+
+static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    (void)c, (void)variant;
+    if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))
+        return call->value[0].kind ? call->value[0] : ignis__chat_words("");
+    return call->self;
+}
+
+static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call, int safe)
+{
+    ignis__chat_value s = ignis__chat_text(c, call->self);
+    s.of = (unsigned char)(safe ? 1 : s.of);
+    return s;
+}
+
+static ignis__chat_value ignis__chat_do_int(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
+    double real = v.u.real;
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    if (ignis__chat_given(call->value[1]) && call->value[1].number != 10)
+        return ignis__chat_lacks(c, "int of another base");
+    out.mark = ignis__chat_marked(v);
+    if (v.kind == IGNIS__CHAT_STRING) {
+        call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+        v = ignis__chat_do_strip(c, call, 3);
+        if (ignis__chat_read_int(c, v.u.text, (size_t)v.number, &out.number) || c->fault)
+            return out;
+        if (!ignis__chat_read_real(v.u.text, (size_t)v.number, &real))
+            v.kind = IGNIS__CHAT_NONE;
+        else
+            v.kind = IGNIS__CHAT_FLOAT;
+    }
+    if (ignis__chat_is_whole(v))
+        return out;
+    if (v.kind != IGNIS__CHAT_FLOAT || real != real) {
+        v = call->given.count ? call->given.item[0] : call->named.count ? call->named.item[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+        return v;
+    }
+    if (real >= 9.2e18 || real <= -9.2e18)
+        return real - real != 0 ? ignis__chat_fail(c, "int of an infinite number")
+                                : ignis__chat_lacks(c, "a whole number of more than 64 bits");
+    out.number = (int64_t)real;
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_float(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value v = call->self, out = ignis__chat_real(0), otherwise = call->value[0];
+    (void)variant;
+    if (v.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_undefined(c, v);
+    out.mark = ignis__chat_marked(v);
+    if (ignis__chat_is_number(v)) {
+        out.u.real = ignis__chat_as_real(v);
+        return out;
+    }
+    call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
+    if (v.kind == IGNIS__CHAT_STRING)
+        v = ignis__chat_do_strip(c, call, 3);
+    if (v.kind == IGNIS__CHAT_STRING && ignis__chat_read_real(v.u.text, (size_t)v.number, &out.u.real))
+        return out;
+    return otherwise.kind ? otherwise : ignis__chat_real(0);
+}
+
+/*  abs (0), round (1). */
+static ignis__chat_value ignis__chat_do_round(ignis__chat *c, ignis__chat_call *call, int round)
+{
+    ignis__chat_value v = call->self;
+    int64_t digits = round ? ignis__chat_want_int(c, call->value[0], 0) : 0;
+    char text[400];
+    if (c->fault || !ignis__chat_is_number(v))
+        return ignis__chat_fail_kind(c, "abs and round are of numbers", v);
+    if (round && (digits < 0 || digits > 30 || (ignis__chat_given(call->value[1]) && !ignis__chat_is(call->value[1], "common"))))
+        return ignis__chat_lacks(c, "round but to 0 to 30 digits, to the nearest");
+    if (v.kind != IGNIS__CHAT_FLOAT) {
+        v.kind = IGNIS__CHAT_INT;
+        if (!round && v.number < 0 && v.number > INT64_MIN)
+            v.number = -v.number;
+    } else if (!round) {
+        v.u.real = v.u.real < 0 ? -v.u.real : v.u.real;
+    } else if (v.u.real - v.u.real == 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, v.u.real);
+        v.u.real = strtod(text, NULL);
+    }
+    return v;
+}
+
+static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value width = call->value[0], lines, by;
+    bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
+    ignis__chat_writer text;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_want_text(c, call->self))
+        return width;
+    by = width.kind == IGNIS__CHAT_STRING ? width : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
+    memset(&text, 0, sizeof text);
+    ignis__chat_write_string(c, &text, call->self);
+    ignis__chat_write_words(c, &text, "\n", false);
+    lines = ignis__chat_lines(c, ignis__chat_written(&text), false);
+    memset(&text, 0, sizeof text);
+    for (i = 0; !c->fault && i < lines.u.items->count; i++) {
+        ignis__chat_write_words(c, &text, i ? "\n" : "", false);
+        if (i ? blank || lines.u.items->item[i].number : first)
+            ignis__chat_write_string(c, &text, by);
+        ignis__chat_write_string(c, &text, lines.u.items->item[i]);
+    }
+    return ignis__chat_written(&text);
+}
+
+/*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
+static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), item, result;
+    int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), otherwise, i, from = how >= 3;
+    bool by_name = how == 0 && call->given.count == 0 && attribute >= 0;
+    ignis__chat_items items;
+    if (!ignis__chat_true(call->self) || !ignis__chat_each(c, call->self, &items))
+        return out;
+    otherwise = ignis__chat_find(c, &call->named, ignis__chat_words("default"));
+    if (by_name ? call->named.count > (otherwise >= 0 ? 4 : 2) : call->given.count < (how == 0 || how >= 3))
+        return ignis__chat_fail(c, "map, selectattr and rejectattr need the name of an attribute, filter or test");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        item = items.item[i];
+        if (by_name) {
+            ignis__chat_add(c, out.u.items,
+                            ignis__chat_path(c, item, call->named.item[attribute + 1],
+                                             otherwise >= 0 ? call->named.item[otherwise + 1] : absent, false));
+            continue;
+        }
+        result = how >= 3 ? ignis__chat_path(c, item, call->given.item[0], absent, false) : item;
+        if (call->given.count > from && !c->fault) {
+            ignis__chat_call inner;
+            memset(&inner, 0, sizeof inner);
+            inner.self = result;
+            inner.named = call->named;
+            inner.given = call->given;
+            inner.given.item += from + 1;
+            inner.given.count -= from + 1;
+            if (!ignis__chat_deeper(c, c->here))
+                break;
+            result = ignis__chat_apply(c, how ? 't' : 'f', call->given.item[from], &inner);
+            c->depth--;
+        }
+        if (how == 0)
+            ignis__chat_add(c, out.u.items, result);
+        else if (ignis__chat_true(result) == (how % 2 == 1))
+            ignis__chat_add(c, out.u.items, item);
+    }
+    return out;
+}
+
+/*  A list in the order of its keys; what is equal stays as it is. */
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    int64_t count = keys->count, width, from, k, *order = (int64_t *)ignis__chat_alloc(c, (size_t)count * 2 * sizeof *order),
+            *other = order + count, *swap;
+    if (c->fault)
+        return out;
+    for (k = 0; k < count; k++)
+        order[k] = k;
+    for (width = 1; width < count && !c->fault; width *= 2) {
+        for (from = 0; from < count && !c->fault; from += 2 * width) {
+            int64_t middle = from + width < count ? from + width : count, end = from + 2 * width < count ? from + 2 * width : count,
+                    a = from, b = middle;
+            for (k = from; k < end; k++) {
+                bool right = a == middle;
+                if (a < middle && b < end && ignis__chat_work(c, 1))
+                    right = reverse ? ignis__chat_less(c, keys->item[order[a]], keys->item[order[b]], false)
+                                    : ignis__chat_less(c, keys->item[order[b]], keys->item[order[a]], false);
+                other[k] = order[right ? b++ : a++];
+            }
+        }
+        swap = order, order = other, other = swap;
+    }
+    for (k = 0; k < count && !c->fault; k++)
+        ignis__chat_add(c, out.u.items, items->item[order[k] + items->at]);
+    return out;
+}
+
+/*  sort (0), unique (1), min (2), max (3), dictsort (4): by keys, of which letters are made small unless case_sensitive is set. */
+static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call, int how)
+{
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR);
+    ignis__chat_value attribute = call->value[how == 0 ? 2 : 1], by = call->value[1];
+    bool fold = !ignis__chat_true(call->value[how == 0]),
+         reverse = (how == 0 && ignis__chat_true(call->value[0])) || (how == 4 && ignis__chat_true(call->value[2]));
+    ignis__chat_items items, keys;
+    int64_t i, k, best = 0;
+    memset(&keys, 0, sizeof keys);
+    if (how == 4) {
+        attribute =
+            ignis__chat_make(IGNIS__CHAT_INT, ignis__chat_given(by) && by.kind == IGNIS__CHAT_STRING && ignis__chat_is(by, "value"));
+        if (call->self.kind != IGNIS__CHAT_DICT)
+            return ignis__chat_fail_kind(c, "dictsort is of a dict", call->self);
+        call->self = ignis__chat_do_pairs(c, call, IGNIS__CHAT_ITEMS);
+    }
+    if (c->fault || !ignis__chat_each(c, call->self, &items))
+        return out;
+    if (how == 0 && attribute.kind == IGNIS__CHAT_STRING && attribute.number && memchr(attribute.u.text, ',', (size_t)attribute.number))
+        return ignis__chat_lacks(c, "sort by several attributes");
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+        ignis__chat_value key = ignis__chat_path(c, items.item[i], attribute, absent, fold);
+        if (how == 0) { /* keys in tuples, as what is undefined or none has no order, but may be equal */
+            ignis__chat_value tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+            if (!c->fault)
+                ignis__chat_add(c, tuple.u.items, key);
+            key = tuple;
+        }
+        ignis__chat_add(c, &keys, key);
+        if (how == 1 && !c->fault) {
+            for (k = 0; k < i - items.at && !ignis__chat_equal(c, keys.item[k], keys.item[i - items.at]) && !c->fault; k++)
+                ;
+            if (ignis__chat_hashable(c, keys.item[i - items.at]) && k == i - items.at)
+                ignis__chat_add(c, out.u.items, items.item[i]);
+        } else if (how >= 2 && how <= 3 && !c->fault) {
+            if (how == 2 ? ignis__chat_less(c, keys.item[i - items.at], keys.item[best], false)
+                         : ignis__chat_less(c, keys.item[best], keys.item[i - items.at], false))
+                best = i - items.at;
+        }
+    }
+    if (c->fault || how == 1)
+        return out;
+    if (how == 0 || how == 4)
+        return ignis__chat_sorted(c, &items, &keys, reverse);
+    return keys.count ? items.item[items.at + best] : ignis__chat_undefined(absent, absent);
+}
+
+static ignis__chat_value ignis__chat_do_sum(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value sum = call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_INT, 0);
+    ignis__chat_items items;
+    int64_t i;
+    (void)variant;
+    if (!ignis__chat_each(c, call->self, &items))
+        return sum;
+    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++)
+        sum = ignis__chat_binary_of(c, '+', sum, ignis__chat_path(c, items.item[i], call->value[0], call->value[5], false));
+    return sum;
+}
+
+static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value indent = call->value[1], separators = call->value[2];
+    ignis__chat_json how;
+    ignis__chat_writer out;
+    (void)variant;
+    memset(&how, 0, sizeof how);
+    memset(&out, 0, sizeof out);
+    how.ascii = ignis__chat_true(call->value[0]);
+    how.sort = ignis__chat_true(call->value[3]);
+    how.pretty = ignis__chat_given(indent);
+    how.indent =
+        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, indent, 0));
+    how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
+    how.separators[1] = ignis__chat_words(": ");
+    if (ignis__chat_given(separators)) {
+        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) || separators.u.items->count != 2 ||
+            !ignis__chat_want_text(c, separators.u.items->item[0]) || !ignis__chat_want_text(c, separators.u.items->item[1]))
+            return ignis__chat_fail(c, "separators are two texts");
+        how.separators[0] = separators.u.items->item[0];
+        how.separators[1] = separators.u.items->item[1];
+    }
+    ignis__chat_write_json(c, &out, call->self, &how, 0);
+    return ignis__chat_written(&out);
+}
+
+/*  Tests of what a value is, by a letter each. */
+static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call, int what)
+{
+    ignis__chat_value v = call->self, by = call->value[0];
+    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT || v.kind == IGNIS__CHAT_UNDEFINED ||
+                                 (v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_RANGE_OF);
+    switch (what) {
+    case 'D': yes = v.kind != IGNIS__CHAT_UNDEFINED; break;
+    case 'U': yes = v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'N': yes = v.kind == IGNIS__CHAT_NONE; break;
+    case 'B': yes = v.kind == IGNIS__CHAT_BOOL; break;
+    case 'F': yes = v.kind == IGNIS__CHAT_BOOL && !v.number; break;
+    case 'T': yes = v.kind == IGNIS__CHAT_BOOL && v.number; break;
+    case 'I': yes = v.kind == IGNIS__CHAT_INT; break;
+    case 'R': yes = v.kind == IGNIS__CHAT_FLOAT; break;
+    case 'S': yes = v.kind == IGNIS__CHAT_STRING; break;
+    case 'M': yes = v.kind == IGNIS__CHAT_DICT; break;
+    case '0': yes = ignis__chat_is_number(v); break;
+    case 'Q': yes = sequence; break;
+    case 'W': yes = sequence || ignis__chat_has_items(v) || v.kind == IGNIS__CHAT_LOOP; break;
+    case 'C': yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
+    case 'X':
+        if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
+            return ignis__chat_lacks(c, "sameas of texts and numbers with a point");
+        yes = v.kind == by.kind && (v.kind <= IGNIS__CHAT_INT ? v.number == by.number : v.u.items == by.u.items);
+        break;
+    case 'o':
+    case 'e':
+    case 'd':
+        if (what != 'd')
+            by = ignis__chat_make(IGNIS__CHAT_INT, 2);
+        v = ignis__chat_binary_of(c, '%', v, by);
+        yes = ignis__chat_as_real(v) == (what == 'o');
+        break;
+    default: yes = ignis__chat_compares(c, (char)what, v, by);
+    }
+    return ignis__chat_bool(yes);
+}
+
+static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_RANGE_OF);
+    int64_t from = 0, to = 0, step, at;
+    (void)variant;
+    if (c->fault)
+        return out;
+    if (call->value[0].kind == IGNIS__CHAT_NONE || call->value[1].kind == IGNIS__CHAT_NONE || call->value[2].kind == IGNIS__CHAT_NONE ||
+        call->named.count)
+        return ignis__chat_fail(c, "range is of whole numbers");
+    to = ignis__chat_want_int(c, call->value[0], 0);
+    if (ignis__chat_given(call->value[1]))
+        from = to, to = ignis__chat_want_int(c, call->value[1], 0);
+    step = ignis__chat_want_int(c, call->value[2], 1);
+    if (step == 0)
+        return ignis__chat_fail(c, "the step of a range is 0");
+    out.u.items->range[0] = from, out.u.items->range[1] = to, out.u.items->range[2] = step;
+    for (at = from; step > 0 ? at < to : at > to; at += step) {
+        if (out.u.items->count == IGNIS__CHAT_RANGE)
+            return ignis__chat_fail(c, "a range has more than %d numbers", IGNIS__CHAT_RANGE);
+        if (!ignis__chat_work(c, 1))
+            break;
+        ignis__chat_add(c, out.u.items, ignis__chat_make(IGNIS__CHAT_INT, at));
+        if (step > 0 ? at > INT64_MAX - step : at < INT64_MIN - step)
+            break;
+    }
+    return out;
+}
+
+/*  dict and namespace: of another dict, of pairs, of arguments with names. */
+static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call, int kind)
+{
+    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)kind), from;
+    ignis__chat_items items, pair;
+    int64_t i;
+    if (call->given.count > 1)
+        return ignis__chat_fail(c, "dict and namespace take one dict, and arguments with names");
+    if (call->given.count) {
+        from = call->given.item[0];
+        if (from.kind == IGNIS__CHAT_DICT) {
+            for (i = 0; i < from.u.items->count && !c->fault; i += 2)
+                ignis__chat_put(c, out.u.items, from.u.items->item[i], from.u.items->item[i + 1]);
+        } else {
+            ignis__chat_each(c, from, &items);
+            for (i = items.at; i < items.count && !c->fault; i++) {
+                if (!ignis__chat_each(c, items.item[i], &pair) || pair.count - pair.at != 2)
+                    return ignis__chat_fail(c, "a dict is made of pairs");
+                if (ignis__chat_hashable(c, pair.item[pair.at]))
+                    ignis__chat_put(c, out.u.items, pair.item[pair.at], pair.item[pair.at + 1]);
+            }
+        }
+    }
+    for (i = 0; i < call->named.count && !c->fault; i += 2)
+        ignis__chat_put(c, out.u.items, call->named.item[i], call->named.item[i + 1]);
+    return out;
+}
+
+static ignis__chat_value ignis__chat_do_raise(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    ignis__chat_value text = ignis__chat_text(c, call->value[0]);
+    char message[500];
+    size_t i, size = (size_t)text.number < sizeof message - 5 ? (size_t)text.number : sizeof message - 5;
+    (void)variant;
+    if (c->fault)
+        return text;
+    while (size < (size_t)text.number && size > 0 && ((unsigned char)text.u.text[size] & 0xC0) == 0x80)
+        size--;
+    for (i = 0; i < size; i++)
+        message[i] = (unsigned char)text.u.text[i] < ' ' || text.u.text[i] == 0x7F ? ' ' : text.u.text[i];
+    memcpy(message + size, size < (size_t)text.number ? "..." : "", 4 - 3 * (size_t)(size == (size_t)text.number));
+    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%s", message);
+}
+
+static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_call *call, int variant)
+{
+    static const char known[] = "aAbBcdDeFhHIjmMpRSTuUwWxXyY%nt";
+    ignis__chat_value format = call->value[0];
+    ignis__chat_writer out;
+    time_t seconds = c->now ? (time_t)c->now : time(NULL);
+    struct tm now;
+    int64_t i;
+    (void)variant;
+    memset(&out, 0, sizeof out);
+    memset(&now, 0, sizeof now);
+#ifdef _WIN32
+    if (!ignis__chat_want_text(c, format) || localtime_s(&now, &seconds) != 0)
+#else
+    if (!ignis__chat_want_text(c, format) || !localtime_r(&seconds, &now))
+#endif
+        return ignis__chat_fail(c, "the time cannot be told");
+    for (i = 0; i < format.number && !c->fault; i++) {
+        char one[4] = "%?", text[128], *from = text;
+        bool short_one = false;
+        if (format.u.text[i] != '%') {
+            ignis__chat_write_string(c, &out, ignis__chat_part(format, (size_t)i, (size_t)i + 1));
+            continue;
+        }
+        i++;
+        if (i + 1 < format.number && format.u.text[i] == '-')
+            short_one = true, i++;
+        one[1] = i < format.number ? format.u.text[i] : 0;
+        if (!one[1] || !strchr(known, one[1]) || (short_one && !strchr("dHIjmMSyUW", one[1])))
+            return ignis__chat_lacks(c, "strftime_now with '%%%c'", one[1] > ' ' && one[1] < 127 ? one[1] : '?');
+        if (strftime(text, sizeof text, one, &now) == 0)
+            *text = 0;
+        while (short_one && *from == '0' && from[1])
+            from++;
+        ignis__chat_write_words(c, &out, from, false);
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  loop.cycle (0) and loop.changed (1). */
+static ignis__chat_value ignis__chat_do_loop(ignis__chat *c, ignis__chat_call *call, int changed)
+{
+    ignis__chat_loop *loop = call->self.u.loop;
+    ignis__chat_value values = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+    if (c->fault || (!changed && call->given.count == 0))
+        return ignis__chat_fail(c, "loop.cycle needs values");
+    if (!changed)
+        return call->given.item[(loop->index - 1) % call->given.count];
+    *values.u.items = call->given;
+    if (loop->changed.kind && ignis__chat_equal(c, loop->changed, values))
+        return ignis__chat_bool(false);
+    loop->changed = values;
+    return ignis__chat_bool(true);
+}
+
+/* clang-format off */
+static const ignis__chat_row ignis__chat_rows[] = {
+    {'f', "abs", "", ignis__chat_do_round, 0},
+    {'f', "capitalize", "", ignis__chat_do_case, 2},
+    {'f', "count", "", ignis__chat_do_length, 0},
+    {'f', "d", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "default", "default_value boolean", ignis__chat_do_default, 0},
+    {'f', "dictsort", "case_sensitive by reverse", ignis__chat_do_sort, 4},
+    {'f', "first", "", ignis__chat_do_end, 0},
+    {'f', "float", "default", ignis__chat_do_float, 0},
+    {'f', "indent", "width first blank", ignis__chat_do_indent, 0},
+    {'f', "int", "default base", ignis__chat_do_int, 0},
+    {'f', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_GENERATOR},
+    {'f', "join", "d attribute", ignis__chat_do_join, 0},
+    {'f', "last", "", ignis__chat_do_end, 1},
+    {'f', "length", "", ignis__chat_do_length, 0},
+    {'f', "list", "", ignis__chat_do_list, 0},
+    {'f', "lower", "", ignis__chat_do_case, 0},
+    {'f', "map", NULL, ignis__chat_do_map, 0},
+    {'f', "max", "case_sensitive attribute", ignis__chat_do_sort, 3},
+    {'f', "min", "case_sensitive attribute", ignis__chat_do_sort, 2},
+    {'f', "reject", NULL, ignis__chat_do_map, 2},
+    {'f', "rejectattr", NULL, ignis__chat_do_map, 4},
+    {'f', "replace", "!old !new count", ignis__chat_do_replace, 1},
+    {'f', "reverse", "", ignis__chat_do_list, 1},
+    {'f', "round", "precision method", ignis__chat_do_round, 1},
+    {'f', "safe", "", ignis__chat_do_text, 1},
+    {'f', "select", NULL, ignis__chat_do_map, 1},
+    {'f', "selectattr", NULL, ignis__chat_do_map, 3},
+    {'f', "sort", "reverse case_sensitive attribute", ignis__chat_do_sort, 0},
+    {'f', "string", "", ignis__chat_do_text, 0},
+    {'f', "sum", "attribute start", ignis__chat_do_sum, 0},
+    {'f', "title", "", ignis__chat_do_case, 3},
+    {'f', "tojson", "ensure_ascii indent separators sort_keys", ignis__chat_do_tojson, 0},
+    {'f', "trim", "chars", ignis__chat_do_strip, 3},
+    {'f', "unique", "case_sensitive attribute", ignis__chat_do_sort, 1},
+    {'f', "upper", "", ignis__chat_do_case, 1},
+    {'t', "boolean", "", ignis__chat_do_test, 'B'},
+    {'t', "callable", "", ignis__chat_do_test, 'C'},
+    {'t', "defined", "", ignis__chat_do_test, 'D'},
+    {'t', "divisibleby", "!num", ignis__chat_do_test, 'd'},
+    {'t', "eq", "!b", ignis__chat_do_test, '='},
+    {'t', "equalto", "!b", ignis__chat_do_test, '='},
+    {'t', "==", "!b", ignis__chat_do_test, '='},
+    {'t', "escaped", "", ignis__chat_do_test, 'E'},
+    {'t', "even", "", ignis__chat_do_test, 'e'},
+    {'t', "false", "", ignis__chat_do_test, 'F'},
+    {'t', "float", "", ignis__chat_do_test, 'R'},
+    {'t', "ge", "!b", ignis__chat_do_test, 'g'},
+    {'t', ">=", "!b", ignis__chat_do_test, 'g'},
+    {'t', "gt", "!b", ignis__chat_do_test, '>'},
+    {'t', "greaterthan", "!b", ignis__chat_do_test, '>'},
+    {'t', ">", "!b", ignis__chat_do_test, '>'},
+    {'t', "in", "!seq", ignis__chat_do_test, 'i'},
+    {'t', "integer", "", ignis__chat_do_test, 'I'},
+    {'t', "iterable", "", ignis__chat_do_test, 'W'},
+    {'t', "le", "!b", ignis__chat_do_test, 'l'},
+    {'t', "<=", "!b", ignis__chat_do_test, 'l'},
+    {'t', "lower", "", ignis__chat_do_is, 'l'},
+    {'t', "lt", "!b", ignis__chat_do_test, '<'},
+    {'t', "lessthan", "!b", ignis__chat_do_test, '<'},
+    {'t', "<", "!b", ignis__chat_do_test, '<'},
+    {'t', "mapping", "", ignis__chat_do_test, 'M'},
+    {'t', "ne", "!b", ignis__chat_do_test, '!'},
+    {'t', "!=", "!b", ignis__chat_do_test, '!'},
+    {'t', "none", "", ignis__chat_do_test, 'N'},
+    {'t', "number", "", ignis__chat_do_test, '0'},
+    {'t', "odd", "", ignis__chat_do_test, 'o'},
+    {'t', "sameas", "!other", ignis__chat_do_test, 'X'},
+    {'t', "sequence", "", ignis__chat_do_test, 'Q'},
+    {'t', "string", "", ignis__chat_do_test, 'S'},
+    {'t', "true", "", ignis__chat_do_test, 'T'},
+    {'t', "undefined", "", ignis__chat_do_test, 'U'},
+    {'t', "upper", "", ignis__chat_do_is, 'u'},
+    {'s', "capitalize", "", ignis__chat_do_case, 2},
+    {'s', "count", "!sub", ignis__chat_do_find, 4},
+    {'s', "endswith", "!suffix", ignis__chat_do_begins, 2},
+    {'s', "find", "!sub", ignis__chat_do_find, 1},
+    {'s', "index", "!sub", ignis__chat_do_find, 3},
+    {'s', "isalnum", "", ignis__chat_do_is, 'n'},
+    {'s', "isalpha", "", ignis__chat_do_is, 'a'},
+    {'s', "isdecimal", "", ignis__chat_do_is, 'd'},
+    {'s', "isdigit", "", ignis__chat_do_is, 'd'},
+    {'s', "islower", "", ignis__chat_do_is, 'l'},
+    {'s', "isnumeric", "", ignis__chat_do_is, 'd'},
+    {'s', "isspace", "", ignis__chat_do_is, ' '},
+    {'s', "isupper", "", ignis__chat_do_is, 'u'},
+    {'s', "join", "!iterable", ignis__chat_do_join, 1},
+    {'s', "lower", "", ignis__chat_do_case, 0},
+    {'s', "lstrip", "chars", ignis__chat_do_strip, 1},
+    {'s', "removeprefix", "!prefix", ignis__chat_do_begins, 3},
+    {'s', "removesuffix", "!suffix", ignis__chat_do_begins, 4},
+    {'s', "replace", "!old !new count", ignis__chat_do_replace, 0},
+    {'s', "rfind", "!sub", ignis__chat_do_find, 2},
+    {'s', "rsplit", "sep maxsplit", ignis__chat_do_split, 1},
+    {'s', "rstrip", "chars", ignis__chat_do_strip, 2},
+    {'s', "split", "sep maxsplit", ignis__chat_do_split, 0},
+    {'s', "splitlines", "keepends", ignis__chat_do_splitlines, 0},
+    {'s', "startswith", "!prefix", ignis__chat_do_begins, 1},
+    {'s', "strip", "chars", ignis__chat_do_strip, 3},
+    {'s', "title", "", ignis__chat_do_case, 4},
+    {'s', "upper", "", ignis__chat_do_case, 1},
+    {'d', "get", "!key default", ignis__chat_do_get, 0},
+    {'d', "items", "", ignis__chat_do_pairs, IGNIS__CHAT_ITEMS},
+    {'d', "keys", "", ignis__chat_do_pairs, IGNIS__CHAT_KEYS},
+    {'d', "values", "", ignis__chat_do_pairs, IGNIS__CHAT_VALUES},
+    {'l', "count", "!value", ignis__chat_do_index, 1},
+    {'l', "index", "!value", ignis__chat_do_index, 0},
+    {'o', "changed", NULL, ignis__chat_do_loop, 1},
+    {'o', "cycle", NULL, ignis__chat_do_loop, 0},
+    {'g', "cycler", NULL, NULL, 0},
+    {'g', "dict", NULL, ignis__chat_do_dict, IGNIS__CHAT_DICT},
+    {'g', "joiner", NULL, NULL, 0},
+    {'g', "lipsum", NULL, NULL, 0},
+    {'g', "namespace", NULL, ignis__chat_do_dict, IGNIS__CHAT_NAMESPACE},
+    {'g', "raise_exception", "!message", ignis__chat_do_raise, 0},
+    {'g', "range", "!start stop step", ignis__chat_do_range, 0},
+    {'g', "strftime_now", "!format", ignis__chat_do_strftime, 0},
+};
+/* clang-format on */
+
+static int ignis__chat_row_find(char of, const char *name, size_t size)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
+        if (ignis__chat_rows[i].of == of && strlen(ignis__chat_rows[i].name) == size && memcmp(ignis__chat_rows[i].name, name, size) == 0)
+            return i;
+    return -1;
+}
+
+static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
+
+/* --- a chat ------------------------------------------------------------------------------------------------------------- */
+
+/*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
+static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
+{
+    size_t left = text ? strlen(text) : 0, length;
+    ignis__chat_writer out;
+    ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
+    none.mark = true;
+    if (!text)
+        return none;
+    memset(&out, 0, sizeof out);
+    while (left > 0 && !c->fault) {
+        for (length = 0; length < left;) {
+            size_t character = (size_t)ignis__utf8_length(text + length, left - length);
+            if (!character)
+                break;
+            length += character;
+        }
+        ignis__chat_write(c, &out, text, length, NULL, true);
+        if (length < left)
+            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), length++;
+        text += length;
+        left -= length;
+    }
+    return ignis__chat_written(&out);
+}
+
+/*  A value of a JSON text. */
+static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
+{
+    static const char *const words[] = {"null", "false", "true"};
+    char kind = ignis__json_peek(json);
+    ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_NONE, 0), key;
+    size_t size, i;
+    bool first = true;
+    if (depth > IGNIS__JSON_DEPTH)
+        ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
+    if (json->fault[0] || c->fault)
+        return value;
+    if (kind == '"') {
+        const char *text = ignis__json_string(json, &size);
+        char *marks = mark ? (char *)ignis__chat_alloc(c, size + 1) : NULL;
+        if (marks)
+            memset(marks, 1, size);
+        return ignis__chat_string(text, size, marks);
+    }
+    if (kind == '{' || kind == '[') {
+        value = ignis__chat_new(c, kind == '{' ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
+        json->at++;
+        while (!c->fault && ignis__json_more(json, kind == '{' ? '}' : ']', &first)) {
+            if (kind == '[') {
+                ignis__chat_add(c, value.u.items, ignis__chat_read_json(c, json, mark, depth + 1));
+                continue;
+            }
+            key = ignis__json_peek(json) == '"' ? ignis__chat_read_json(c, json, mark, depth + 1)
+                                                : ignis__chat_words(ignis__json_string(json, &size));
+            ignis__json_expect(json, ':');
+            if (!json->fault[0])
+                ignis__chat_put(c, value.u.items, key, ignis__chat_read_json(c, json, mark, depth + 1));
+        }
+    } else {
+        const char *from = json->at;
+        ignis__json_skip_scalar(json);
+        size = (size_t)(json->at - from);
+        for (i = 0; i < 3; i++)
+            if (*from == *words[i])
+                value = i ? ignis__chat_bool(i == 2) : value;
+        if (!json->fault[0] && !strchr("nft", *from)) {
+            bool whole = true;
+            for (i = 0; i < size; i++)
+                whole = whole && from[i] != '.' && (from[i] | 32) != 'e';
+            value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
+            if (!(whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real)))
+                ignis__json_fail(json, "a number is too long");
+        }
+    }
+    value.mark = mark;
+    return value;
+}
+
+/*  The variables of desc.json. Those whose name ends in _token are the template's own, the others the caller's. */
+static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
+{
+    ignis__json json;
+    size_t size = strlen(text);
+    bool first = true;
+    memset(&json, 0, sizeof json);
+    json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
+    if (c->fault)
+        return;
+    memcpy(json.start, text, size);
+    json.end = json.start + size;
+    if (ignis__json_expect(&json, '{')) {
+        while (!c->fault && ignis__json_more(&json, '}', &first)) {
+            ignis__chat_value name = ignis__chat_string(ignis__json_string(&json, &size), 0, NULL);
+            name.number = (int64_t)size;
+            ignis__json_expect(&json, ':');
+            if (!json.fault[0])
+                ignis__chat_put(c, names, name,
+                                ignis__chat_read_json(c, &json, size < 6 || memcmp(name.u.text + size - 6, "_token", 6) != 0, 1));
+        }
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the object");
+    }
+    if (json.fault[0])
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+}
+
+/*  The template's text, its lines ended by \n, without the end of the last one. */
+static void ignis__chat_open(ignis__chat *c, const char *text)
+{
+    size_t size = strlen(text), i, out = 0;
+    char *copy = (char *)ignis__chat_alloc(c, size + 1);
+    if (!copy)
+        return;
+    for (i = 0; i < size; i++)
+        if (text[i] != '\r' || text[i + 1] != '\n')
+            copy[out++] = text[i] == '\r' ? '\n' : text[i];
+    if (out && copy[out - 1] == '\n')
+        out--;
+    copy[out] = 0;
+    c->text = copy;
+    c->size = out;
+    c->line_start = true;
+    for (i = 0; i < out && !c->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
+        if (ignis__utf8_length(copy + i, out - i) == 0)
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+{
+    while (c->chunk) {
+        ignis__chat_chunk *next = c->chunk->next;
+        ignis__free(c->chunk);
+        c->chunk = next;
+    }
+}
+
+/*  Reports the fault of a chat, with its place in the template. */
+IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *call)
+{
+    const char *lack = c->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
+    long long line = 1, column = 1;
+    size_t i;
+    for (i = 0; i < c->fault_at && i < c->size; i++) {
+        column += ((unsigned char)c->text[i] & 0xC0) != 0x80;
+        if (c->text[i] == '\n')
+            line++, column = 1;
+    }
+    if (c->fault_at == SIZE_MAX || c->fault == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(c->fault, call, "%s%s", c->message, lack);
+    else
+        ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
+    ended by a null name. */
+IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
+                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
+                                                   ignis__chat_writer *out)
+{
+    ignis__chat_value list, message;
+    ignis__chat_node *root;
+    int i;
+    memset(c, 0, sizeof *c);
+    memset(out, 0, sizeof *out);
+    c->now = desc->now;
+    c->out = out;
+    ignis__chat_open(c, text);
+    root = ignis__chat_body(c, "");
+    ignis__chat_enter(c, NULL);
+    list = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    list.mark = true;
+    for (i = 0; i < count && !c->fault; i++) {
+        message = ignis__chat_new(c, IGNIS__CHAT_DICT);
+        if (c->fault)
+            break;
+        message.mark = true;
+        ignis__chat_put(c, message.u.items, ignis__chat_words("role"), ignis__chat_content(c, messages[i].role));
+        ignis__chat_put(c, message.u.items, ignis__chat_words("content"), ignis__chat_content(c, messages[i].content));
+        ignis__chat_add(c, list.u.items, message);
+    }
+    if (!c->fault) {
+        ignis__chat_items *names = &c->scope->names;
+        ignis__chat_put(c, names, ignis__chat_words("messages"), list);
+        ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
+        for (; *tokens; tokens += 2)
+            if (tokens[1])
+                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (desc->json)
+            ignis__chat_variables(c, desc->json, names);
+    }
+    if (!c->fault)
+        ignis__chat_run(c, root);
+    if (c->fault)
+        ignis__chat_report(c, call);
+    return !c->fault;
+}
+
 /* ===============================================================================================================
    >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
    =============================================================================================================== */
 
+/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
+    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
+    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__MODEL_STOPS 16
+
+typedef struct ignis__layer {
+    ignis_tensor attn_norm, attn_norm_bias;
+    ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
+    ignis_tensor q_norm, k_norm;
+    ignis_tensor o, o_bias;
+    ignis_tensor mlp_norm, mlp_norm_bias;
+    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor down, down_bias;
+} ignis__layer;
+
+/*  How positions are stretched, as the description says it. */
+typedef enum ignis__stretch {
+    IGNIS__STRETCH_NONE,
+    IGNIS__STRETCH_LINEAR,
+    IGNIS__STRETCH_LLAMA3,
+    IGNIS__STRETCH_YARN,
+    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+} ignis__stretch;
+
+typedef struct ignis__model {
+    ignis__slot slot; /* first */
+    ignis_model_family family;
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab, context;
+    float norm_eps, attention_scale;
+    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool tied;            /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF];
+    float inv_freq[IGNIS__MODEL_HALF]; /* the same for ignis_rope */
+    ignis_dtype dtype, cache_dtype;
+    int room, sequences; /* of the cache: tokens of a sequence, sequences */
+    int32_t bos;         /* -1: none */
+    int32_t stops[IGNIS__MODEL_STOPS];
+    int stop_count; /* tokens that end a text */
+    ignis__device *device;
+    ignis_tensor embedding, positions, norm, norm_bias, head;
+    ignis__layer *layer;
+    double eps, theta, attention_factor;
+    ignis__stretch stretch;
+    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
+    int64_t parameters, weight_bytes, file_bytes;
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
+} ignis__model;
+
+static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
+
+static const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2", "qwen3"};
+
+/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+
+/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+typedef struct ignis__config_item {
+    char name[64]; /* a longer one is nothing that anybody asks for */
+    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
+    double number; /* true is 1 */
+    const char *text;
+} ignis__config_item;
+
+typedef struct ignis__config {
+    char *file; /* its text; the texts of items are in it */
+    ignis__config_item *items;
+    int count, capacity;
+    bool no_memory;
+} ignis__config;
+
+static void ignis__config_close(ignis__config *config)
+{
+    ignis__free(config->items);
+    ignis__free(config->file);
+    memset(config, 0, sizeof *config);
+}
+
+static ignis__config_item *ignis__config_add(ignis__config *config, const char *name)
+{
+    if (config->count == config->capacity) {
+        int capacity = config->capacity ? config->capacity * 2 : 64;
+        ignis__config_item *items = (ignis__config_item *)ignis__alloc((size_t)capacity * sizeof *items);
+        config->no_memory = !items;
+        if (!items)
+            return NULL;
+        if (config->count)
+            memcpy(items, config->items, (size_t)config->count * sizeof *items);
+        ignis__free(config->items);
+        config->items = items;
+        config->capacity = capacity;
+    }
+    snprintf(config->items[config->count].name, sizeof config->items->name, "%s", name);
+    return &config->items[config->count++];
+}
+
+/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+{
+    char c = ignis__json_peek(json), inner[160];
+    ignis__config_item *item = ignis__config_add(config, name);
+    bool first = true;
+    size_t size;
+    if (!item || json->fault[0]) {
+        ignis__json_fail(json, "memory has run out");
+        return;
+    }
+    item->kind = c;
+    if ((c == '{' || c == '[') && depth == 4) {
+        ignis__json_skip(json);
+    } else if (c == '{') {
+        json->at++;
+        while (ignis__json_more(json, '}', &first)) {
+            const char *key = ignis__json_string(json, &size);
+            snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
+            ignis__json_expect(json, ':');
+            ignis__config_value(json, config, inner, depth + 1);
+        }
+    } else if (c == '[') {
+        json->at++;
+        snprintf(inner, sizeof inner, "%.60s[]", name);
+        while (ignis__json_more(json, ']', &first))
+            ignis__config_value(json, config, inner, depth + 1);
+    } else if (c == '"') {
+        item->kind = 't';
+        item->text = ignis__json_string(json, &size);
+    } else if (c == '-' || (c >= '0' && c <= '9')) {
+        item->kind = 'n';
+        item->number = ignis__json_number(json);
+    } else {
+        item->kind = c == 'n' ? '0' : 'b';
+        item->number = c == 't';
+        ignis__json_skip_scalar(json);
+    }
+}
+
+/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+{
+    ignis__json json;
+    int64_t length = 0;
+    int file;
+    bool ok;
+    memset(config, 0, sizeof *config);
+    file = ignis__file_open(path, &length);
+    if (file < 0)
+        return !wanted || ignis__file_fail(call, path, "opened");
+    if (length > IGNIS__HEADER_LIMIT) {
+        ignis__file_close(file);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        return false;
+    }
+    config->file = (char *)ignis__alloc((size_t)length + 1);
+    if (!config->file)
+        ignis__fail_host_memory(call, (size_t)length + 1);
+    ok = config->file != NULL;
+    if (ok && ignis__file_read_at(file, 0, config->file, length) != length)
+        ok = ignis__file_fail(call, path, "read");
+    ignis__file_close(file);
+    if (ok) {
+        memset(&json, 0, sizeof json);
+        json.what = "the file";
+        json.start = json.at = config->file;
+        json.end = config->file + length;
+        if (ignis__json_peek(&json) != '{')
+            ignis__json_fail(&json, "there is no { to begin with");
+        else
+            ignis__config_value(&json, config, "", 0);
+        if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+            ignis__json_fail(&json, "something follows the end of the JSON text");
+        if (config->no_memory)
+            ignis__fail_host_memory(call, sizeof *config->items);
+        else if (json.fault[0])
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' is no sound JSON file: %s", path, json.fault);
+        ok = !json.fault[0] && !config->no_memory;
+    }
+    if (!ok)
+        ignis__config_close(config);
+    return ok;
+}
+
+/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+{
+    int i;
+    for (i = config->count - 1; i >= 0; i--)
+        if (strcmp(config->items[i].name, name) == 0)
+            return config->items[i].kind == '0' ? NULL : &config->items[i];
+    return NULL;
+}
+
+/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that nobody knows */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+static void ignis__model_files_close(ignis__model_files *files)
+{
+    int i;
+    for (i = 0; i < files->path_count; i++) {
+        if (files->shards)
+            ignis__load_close(&files->shards[i]);
+        ignis__free(files->paths[i]);
+    }
+    ignis__free(files->shards);
+    ignis__free(files->paths);
+    ignis__free(files->sources);
+    ignis__config_close(&files->config);
+    ignis__config_close(&files->index);
+    ignis__config_close(&files->generation);
+    if (files->is_gguf)
+        ignis__gguf_close(&files->gguf);
+    memset(files, 0, sizeof *files);
+}
+
+/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+static char *ignis__model_path(const char *call, const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = (char *)ignis__alloc(size);
+    if (path)
+        snprintf(path, size, "%s%s%s", folder, *folder && folder[strlen(folder) - 1] == '/' ? "" : "/", name);
+    else
+        ignis__fail_host_memory(call, size);
+    return path;
+}
+
+static int ignis__model_source_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
+}
+
+static const ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+{
+    ignis__model_source key;
+    memset(&key, 0, sizeof key);
+    key.name = name;
+    return files->source_count ? (const ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key,
+                                                                      ignis__model_source_order)
+                               : NULL;
+}
+
+/*  Makes room for the list of tensors. */
+static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+{
+    size_t size = (size_t)(count + 1) * sizeof *files->sources;
+    files->sources = (ignis__model_source *)ignis__alloc(size);
+    if (!files->sources)
+        ignis__fail_host_memory(files->call, size);
+    return files->sources != NULL;
+}
+
+static bool ignis__model_sort(ignis__model_files *files)
+{
+    int64_t i;
+    if (files->source_count > 1)
+        qsort(files->sources, (size_t)files->source_count, sizeof *files->sources, ignis__model_source_order);
+    for (i = 1; i < files->source_count; i++) {
+        if (strcmp(files->sources[i - 1].name, files->sources[i].name) == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s is in '%s' and again in '%s'",
+                        ignis__name_write(files->sources[i].name).text, files->paths[files->sources[i - 1].file],
+                        files->paths[files->sources[i].file]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Opens the files of tensors whose names are given, each once. */
+static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+{
+    int64_t total = 0;
+    int i, k;
+    files->paths = (char **)ignis__alloc(((size_t)count + 1) * sizeof *files->paths);
+    files->shards = (ignis__load *)ignis__alloc(((size_t)count + 1) * sizeof *files->shards);
+    if (!files->paths || !files->shards) {
+        ignis__fail_host_memory(files->call, ((size_t)count + 1) * sizeof *files->shards);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        char *path = ignis__model_path(files->call, files->path, names[i]);
+        if (!path || !ignis__load_open(files->call, path, &files->shards[i])) {
+            ignis__free(path);
+            return false;
+        }
+        files->paths[files->path_count++] = path;
+        total += files->shards[i].file.count;
+    }
+    if (!ignis__model_sources(files, total))
+        return false;
+    for (i = 0; i < count; i++) {
+        for (k = 0; k < files->shards[i].file.count; k++) {
+            const ignis__stored *item = &files->shards[i].file.items[k];
+            ignis__model_source *source = &files->sources[files->source_count++];
+            source->name = item->name;
+            source->shape = item->shape;
+            source->file = i;
+            source->begin = files->shards[i].file.data + item->begin;
+            source->end = files->shards[i].file.data + item->end;
+            source->type = ignis__stored_types[item->type].name;
+            source->dtype = ignis__stored_types[item->type].dtype;
+            source->elements = 1;
+            source->bytes = ignis__stored_types[item->type].bits / 8;
+        }
+    }
+    return ignis__model_sort(files);
+}
+
+/*  The shards that model.safetensors.index.json names. */
+static bool ignis__model_index(ignis__model_files *files, const char *path)
+{
+    static const char prefix[] = "weight_map";
+    const char **names;
+    int count = 0, i, k;
+    bool inside = false, ok = true;
+    if (!ignis__config_open(files->call, path, true, &files->index))
+        return false;
+    names = (const char **)ignis__alloc(((size_t)files->index.count + 1) * sizeof *names);
+    if (!names) {
+        ignis__fail_host_memory(files->call, ((size_t)files->index.count + 1) * sizeof *names);
+        return false;
+    }
+    for (i = 0; ok && i < files->index.count; i++) {
+        const ignis__config_item *item = &files->index.items[i];
+        const char *name = item->text;
+        inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
+        if (!inside)
+            continue;
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
+                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+            ok = false;
+        }
+        for (k = count - 1; ok && k >= 0 && strcmp(names[k], name) != 0; k--)
+            continue;
+        if (ok && k < 0)
+            names[count++] = name;
+    }
+    if (ok && count == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no weight_map that names a file", path);
+        ok = false;
+    }
+    ok = ok && ignis__model_shards(files, names, count);
+    ignis__free((void *)names);
+    return ok;
+}
+
+static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
+{
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
+        if (name && strcmp(name, ignis__model_families[i]) == 0)
+            files->family = (ignis_model_family)i;
+    if (files->family)
+        return true;
+    if (name)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
+                    ignis__name_write(name).text);
+    else
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
+    return false;
+}
+
+static bool ignis__model_open_folder(ignis__model_files *files)
+{
+    char *config = ignis__model_path(files->call, files->path, "config.json");
+    char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
+    char *generation = ignis__model_path(files->call, files->path, "generation_config.json");
+    const ignis__config_item *type;
+    static const char *const whole[] = {"model.safetensors"};
+    int64_t size, time;
+    bool ok = config && index && generation && ignis__config_open(files->call, config, true, &files->config) &&
+              ignis__config_open(files->call, generation, false, &files->generation);
+    if (ok) {
+        type = ignis__config_find(&files->config, "model_type");
+        ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
+    }
+    if (ok)
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+    ignis__free(config);
+    ignis__free(index);
+    ignis__free(generation);
+    return ok;
+}
+
+static bool ignis__model_open_gguf(ignis__model_files *files)
+{
+    const char *architecture = NULL;
+    size_t size;
+    int64_t i;
+    files->is_gguf = true;
+    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
+        files->is_gguf = false;
+        return false;
+    }
+    files->paths = (char **)ignis__alloc(sizeof *files->paths);
+    if (files->paths && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
+        files->path_count = 1;
+    if (!files->path_count) {
+        ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
+        return false;
+    }
+    if (ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        return false;
+    for (i = 0; i < files->gguf.tensor_count; i++) {
+        const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
+        ignis__model_source *source = &files->sources[files->source_count++];
+        source->name = tensor->name;
+        source->shape = tensor->shape;
+        source->begin = tensor->begin;
+        source->end = tensor->end;
+        if (tensor->type < 0)
+            continue;
+        source->type = ignis__gguf_types[tensor->type].name;
+        source->dtype = ignis__gguf_types[tensor->type].dtype;
+        source->elements = ignis__gguf_types[tensor->type].elements;
+        source->bytes = ignis__gguf_types[tensor->type].bytes;
+        if (ignis__gguf_types[tensor->type].readable && !source->dtype)
+            source->quant = ignis__gguf_types[tensor->type].id;
+    }
+    return ignis__model_sort(files);
+}
+
+/* --- the description ---------------------------------------------------------------------------------------------------------- */
+
+/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+{
+    const ignis__config_item *item;
+    char name[96];
+    if (files->is_gguf) {
+        if (!gguf)
+            return IGNIS__GGUF_NONE;
+        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        return ignis__gguf_real(&files->gguf, name, value);
+    }
+    item = json ? ignis__config_find(&files->config, json) : NULL;
+    if (!item)
+        return IGNIS__GGUF_NONE;
+    if (item->kind != 'n') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is no number", files->path, json);
+        return IGNIS__GGUF_BAD;
+    }
+    *value = item->number;
+    return IGNIS__GGUF_FOUND;
+}
+
+/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    const char *name = files->is_gguf ? gguf : json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
+                    files->path, name ? name : json, value, most);
+        return false;
+    }
+    *size = (int)value;
+    return true;
+}
+
+/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+{
+    double value = otherwise;
+    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && otherwise == 0)
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+    else if (!(value > 0 && value < 1e12))
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+                    files->is_gguf ? gguf : json, value);
+    else
+        *real = value;
+    return value > 0 && value < 1e12;
+}
+
+/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+static const struct {
+    unsigned families; /* 1 << each */
+    const char *name;
+    char kind; /* of the value that is wanted: 'n', 't', 'b'; '0': none at all; 'f' false or not there */
+    double number;
+    const char *texts[3];
+} ignis__model_demands[] = {
+    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
+    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
+    {~1u, "num_experts", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "num_local_experts", '0', 0, {NULL, NULL, NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
+    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
+    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
+};
+
+/*  Refuses what is in config.json and would be ignored. */
+static bool ignis__model_demand(const ignis__model_files *files)
+{
+    char said[80];
+    int i, d, k;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
+            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+                continue;
+            if (item->kind == 't')
+                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+            else if (item->kind == 'n')
+                snprintf(said, sizeof said, "%g", item->number);
+            else
+                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+            if (fits && (item->kind == 'n' || item->kind == 'b'))
+                fits = item->number == ignis__model_demands[d].number;
+            if (fits && item->kind == 't') {
+                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                    continue;
+                fits = ignis__model_demands[d].texts[k] != NULL;
+            }
+            if (fits)
+                continue;
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
+                        item->name, said);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The same for a GGUF file: numbers that have to be 0, or what they are anyway. */
+static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+{
+    static const char *const names[] = {"expert_count", "attention.sliding_window", "rope.dimension_count", "attention.value_length",
+                                        "attention.logit_softcapping"};
+    double value, wanted;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        wanted = i == 2 || i == 3 ? model->head_dim : 0;
+        value = wanted;
+        if (ignis__model_number(files, NULL, names[i], &value) == IGNIS__GGUF_BAD)
+            return false;
+        if (value != wanted) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
+                        ignis__model_families[files->family], names[i], value, wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+static double ignis__ln(double x)
+{
+    const double ln2 = 0.69314718055994530942;
+    double power, square, sum = 0;
+    int exponent = 0, i;
+    for (; x > 1.5; x /= 2)
+        exponent++;
+    for (; x < 0.75; x *= 2)
+        exponent--;
+    power = (x - 1) / (x + 1);
+    square = power * power;
+    for (i = 1; i < 60; i += 2, power *= square)
+        sum += power / i;
+    return 2 * sum + exponent * ln2;
+}
+
+static double ignis__floor(double x)
+{
+    double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+
+/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+{
+    double wave = IGNIS__TURN / frequency, slope;
+    if (wave > original / low)
+        return frequency / factor;
+    if (wave < original / high)
+        return frequency;
+    slope = (original / wave - low) / (high - low);
+    return (1 - slope) * frequency / factor + slope * frequency;
+}
+
+static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+{
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+        continue;
+    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    if (i < IGNIS__COUNT(kinds))
+        return true;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; default, linear, llama3 and yarn are known",
+                files->path, ignis__name_write(kind).text);
+    return false;
+}
+
+/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
+    rope_parameters; or by keys of a GGUF file. */
+static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+{
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const ignis__config_item *kind;
+    char name[80];
+    size_t size;
+    double context = model->context;
+    bool yarn;
+#define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
+    model->attention_factor = 1;
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta))
+            return false;
+    } else {
+        kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_type"));
+        kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
+        text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
+        if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
+            snprintf(name, sizeof name, "rope_theta");
+        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+            return false;
+    }
+    if (text && !ignis__model_stretch_kind(files, model, text))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_NONE)
+        return true;
+    yarn = model->stretch == IGNIS__STRETCH_YARN;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), "rope.scaling.factor", 0, &model->factor))
+        return false;
+    if (model->stretch == IGNIS__STRETCH_LINEAR)
+        return true;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
+                           yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
+                           yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
+                           yarn ? 32 : 0, &model->high))
+        return false;
+    if (model->high <= model->low) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
+                    files->path, model->low, model->high);
+        return false;
+    }
+    if (!yarn)
+        return true;
+    model->attention_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    return ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", model->attention_factor,
+                             &model->attention_factor);
+#undef IGNIS__IN_GROUP
+}
+
+/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+static double ignis__model_yarn_at(const ignis__model *model, double turns)
+{
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+}
+
+/*  f_i = theta^(-2 i / head_dim), stretched. */
+static void ignis__model_frequencies(ignis__model *model)
+{
+    double ratio = ignis__root(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    int i;
+    if (model->stretch == IGNIS__STRETCH_YARN) {
+        low = ignis__floor(ignis__model_yarn_at(model, model->high));
+        high = -ignis__floor(-ignis__model_yarn_at(model, model->low));
+        low = low < 0 ? 0 : low;
+        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high == low ? high + 0.001 : high;
+    }
+    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+        t = (i - low) / (high - low == 0 ? 1 : high - low);
+        t = t < 0 ? 0 : t > 1 ? 1 : t;
+        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
+                                : model->stretch == IGNIS__STRETCH_LLAMA3
+                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
+                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
+                                                                        : f;
+    }
+}
+
+/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->head_dim / 2, guess;
+    bool like;
+    if (!source)
+        return true;
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+                    source->type ? source->type : "of an unknown type", ignis__shape_write(&source->shape).text, half);
+        return false;
+    }
+    if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
+        return ignis__file_fail(files->call, files->path, "read");
+    for (i = 0; i < half; i++) {
+        if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
+                        files->path, (double)divisor[i], i);
+            return false;
+        }
+    }
+    model->stretch = IGNIS__STRETCH_TABLE;
+    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+        for (like = true, i = 0; i < half; i++) {
+            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
+        }
+        if (!like)
+            continue;
+        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+
+/*  Tokens that begin and end a text. What is not there, or makes no sense, is none. */
+static void ignis__model_ends(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
+    const ignis__config_item *item;
+    int64_t value = -1;
+    int i, k;
+    model->bos = -1;
+    if (files->is_gguf) {
+        if (ignis__gguf_find(&files->gguf, "tokenizer.ggml.bos_token_id") &&
+            ignis__gguf_int(&files->gguf, "tokenizer.ggml.bos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->bos = (int32_t)value;
+        if (ignis__gguf_int(&files->gguf, "tokenizer.ggml.eos_token_id", &value) == IGNIS__GGUF_FOUND && value >= 0 && value < model->vocab)
+            model->stops[model->stop_count++] = (int32_t)value;
+        return;
+    }
+    item = ignis__config_find(&files->config, "bos_token_id");
+    if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
+        model->bos = (int32_t)item->number;
+    for (k = 0; k < 2; k++) {
+        const ignis__config *config = k == 0 ? &files->generation : &files->config;
+        for (i = 0; i < config->count && model->stop_count < IGNIS__MODEL_STOPS; i++) {
+            item = &config->items[i];
+            if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n' && item->number >= 0 &&
+                item->number < model->vocab)
+                model->stops[model->stop_count++] = (int32_t)item->number;
+        }
+        if (model->stop_count) /* generation_config.json knows best */
+            break;
+    }
+}
+
+/*  Fills in what the description says. */
+IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+{
+    bool old = files->family == IGNIS_MODEL_GPT2;
+    const ignis__model_source *table;
+    const ignis__config_item *tied;
+    const int limit = 1 << 24;
+    int i;
+    model->family = files->family;
+    model->rms = model->rope = !old;
+    model->gelu = old;
+    if (!files->is_gguf && !ignis__model_demand(files))
+        return false;
+    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
+        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
+                           &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
+                           &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+        return false;
+    if (model->hidden % model->heads == 0)
+        i = model->hidden / model->heads;
+    else
+        i = 0;
+    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
+                    model->hidden);
+        return false;
+    }
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+        return false;
+    if (model->heads % model->kv_heads != 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
+                    model->kv_heads);
+        return false;
+    }
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
+                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    if (files->is_gguf) { /* the table says how many tokens there are */
+        table = ignis__model_source_find(files, "token_embd.weight");
+        model->vocab =
+            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->tied = !ignis__model_source_find(files, "output.weight");
+        if (!ignis__model_demand_gguf(files, model))
+            return false;
+    } else {
+        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+            return false;
+        tied = ignis__config_find(&files->config, "tie_word_embeddings");
+        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    }
+    if (model->rope && !ignis__model_stretch(files, model))
+        return false;
+    model->attention_factor = model->rope ? model->attention_factor : 1;
+    if (model->rope)
+        ignis__model_frequencies(model);
+    if (model->rope && !ignis__model_divisors(files, model))
+        return false;
+    for (i = 0; model->rope && i < model->head_dim / 2; i++)
+        model->inv_freq[i] = (float)model->frequencies[i];
+    model->norm_eps = (float)model->eps;
+    model->attention_scale = (float)(model->attention_factor * model->attention_factor / ignis__root(model->head_dim, 2));
+    ignis__model_ends(files, model);
+    return true;
+}
+
+/* --- which tensors become which weights -------------------------------------------------------------------------------- */
+
+#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+#define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
+
+/*  How a tensor lies in the file, where it lies differently. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
+    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
+    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+};
+
+/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
+    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+typedef struct ignis__model_row {
+    unsigned families, optional; /* 1 << each */
+    bool in_layer;
+    size_t member;      /* of ignis__layer or ignis__model */
+    char rows, columns; /* columns 0: one dimension */
+    int how;
+    const char *hf, *gguf;
+    const char *whole; /* the name of the weight, if there are other rows in it */
+} ignis__model_row;
+
+#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
+#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
+#define IGNIS__ROW_G (1u << IGNIS_MODEL_GPT2), 0
+#define IGNIS__ROW_L IGNIS__MODEL_ROTARY, 0
+#define IGNIS__ROW_B IGNIS__MODEL_ROTARY, IGNIS__MODEL_BIASES
+#define IGNIS__ROW_O IGNIS__MODEL_ROTARY, IGNIS__MODEL_ROTARY
+#define IGNIS__ROW_3 (1u << IGNIS_MODEL_QWEN3), 0
+#define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
+#define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
+
+static const ignis__model_row ignis__model_rows[] = {
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm_bias), 'H', 0, 0, "ln_f.bias", "output_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
+
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
+     IGNIS__QKV "weight"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias",
+     IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
+     IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", NULL},
+};
+
+/*  A name of the table with its layer. */
+typedef struct ignis__model_name {
+    char text[96];
+} ignis__model_name;
+
+static ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+{
+    ignis__model_name name;
+    const char *place = strchr(pattern, '#');
+    if (place)
+        snprintf(name.text, sizeof name.text, "%s%.*s%d%s", prefix, (int)(place - pattern), pattern, layer, place + 1);
+    else
+        snprintf(name.text, sizeof name.text, "%s%s", prefix, pattern);
+    return name;
+}
+
+static int64_t ignis__model_letter(const ignis__model *model, char letter)
+{
+    switch (letter) {
+    case 'V': return model->vocab;
+    case 'P': return model->context;
+    case 'H': return model->hidden;
+    case '3': return (int64_t)3 * model->hidden;
+    case 'Q': return (int64_t)model->heads * model->head_dim;
+    case 'K': return (int64_t)model->kv_heads * model->head_dim;
+    case 'D': return model->head_dim;
+    case 'I': return model->inner;
+    default: return 1;
+    }
+}
+
+/*  A row of the table for one layer. */
+typedef struct ignis__model_part {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    const ignis__model_source *from;
+    ignis_tensor *to;
+} ignis__model_part;
+
+/*  The prefix of the names of a family that has one: GPT-2's first files have none. */
+static const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+{
+    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight")) ? "transformer." : "";
+}
+
+static ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row,
+                                              int layer)
+{
+    bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
+    if (files && files->is_gguf)
+        return ignis__model_name_write("", row->gguf, layer);
+    return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+}
+
+static ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+{
+    char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
+    return (ignis_tensor *)(void *)(base + row->member);
+}
+
+/*  Whether the weight of a row is there: in the files, or in the model where those are null. */
+static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row, int layer)
+{
+    int i;
+    if (row->how & IGNIS__MODEL_HEAD)
+        return !model->tied;
+    if (!(row->optional >> model->family & 1))
+        return true;
+    if (!files)
+        return ignis__model_member(model, row, layer)->id != 0;
+    for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+        const ignis__model_row *other = &ignis__model_rows[i];
+        if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
+            ignis__model_source_find(files, ignis__model_name_of(files, model, other, layer).text))
+            return true;
+    }
+    return false;
+}
+
+/*  Every part that there is, those of one weight behind each other. files: null for those of an open model. Returns how many; parts may be null. */
+static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
+{
+    int count = 0, first = 0, i, layer;
+    for (layer = -1; layer < model->layers; layer++) {
+        const ignis__model_row *before = NULL;
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) || !ignis__model_has(files, model, row, layer))
+                continue;
+            if (parts) {
+                ignis__model_part *part = &parts[count];
+                memset(part, 0, sizeof *part);
+                part->row = row;
+                part->layer = layer;
+                part->rows = ignis__model_letter(model, row->rows);
+                part->columns = ignis__model_letter(model, row->columns);
+                part->to = ignis__model_member(model, row, layer);
+                if (before && before->member == row->member)
+                    part->first = parts[count - 1].first + parts[count - 1].rows;
+                else
+                    first = count;
+                parts[first].total += part->rows;
+            }
+            before = row;
+            count++;
+        }
+    }
+    return count;
+}
+
+static ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files, ignis__model *model, int *count)
+{
+    ignis__model_part *parts;
+    size_t size;
+    *count = ignis__model_parts(files, model, NULL);
+    size = ((size_t)*count + 1) * sizeof *parts;
+    parts = (ignis__model_part *)ignis__alloc(size);
+    if (parts)
+        (void)ignis__model_parts(files, model, parts);
+    else
+        ignis__fail_host_memory(call, size);
+    return parts;
+}
+
+/*  Finds the tensor of every part, and checks that it can become it. */
+IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+{
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int i, k;
+    for (i = 0; i < count; i++) {
+        ignis__model_part *part = &parts[i];
+        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        const ignis__model_source *source = ignis__model_source_find(files, name.text);
+        ignis_shape wanted;
+        memset(&wanted, 0, sizeof wanted);
+        wanted.ndim = part->row->columns ? 2 : 1;
+        wanted.dim[0] = part->rows;
+        if (wanted.ndim == 2)
+            wanted.dim[1] = part->columns;
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+            wanted.dim[0] = part->columns;
+            wanted.dim[1] = part->rows;
+        }
+        if (!source) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+                        ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+                        ignis__name_write(name.text).text, files->path, source->type ? source->type : "that is not known");
+            return false;
+        }
+        if (!ignis__shape_same(&source->shape, &wanted)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
+                        ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
+                        ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (source->quant && wanted.ndim == 1) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
+                        ignis__name_write(name.text).text, files->path, source->type);
+            return false;
+        }
+        part->from = source;
+        numel = part->rows * part->columns; /* of the file's own shape: it fits */
+        elements[source->quant ? 0 : source->dtype] += numel;
+        model->parameters += numel;
+        model->file_bytes += source->end - source->begin;
+    }
+    if (!model->dtype) {
+        for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
+            k = elements[i] > elements[k] ? i : k;
+        model->dtype = k ? (ignis_dtype)k : IGNIS_BF16;
+    }
+    if (!model->cache_dtype)
+        model->cache_dtype = model->dtype;
+    model->weight_bytes = model->parameters * ignis__dtypes[model->dtype].size;
+    return true;
+}
+
+/* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
+
+/*  A half as a float. */
+static float ignis__half_at(const unsigned char *at) { return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5); }
+
+/*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
+static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
+{
+    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
+    *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+}
+
+/*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
+static void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+{
+    float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
+    int i, j, k, scale = 0, least = 0, q;
+    switch (type) {
+    case IGNIS__GGUF_Q8_0:
+        for (i = 0; i < 32; i++)
+            out[i] = d * (float)(signed char)block[2 + i];
+        break;
+    case IGNIS__GGUF_Q4_0:
+        for (i = 0; i < 16; i++) {
+            out[i] = d * (float)((block[2 + i] & 15) - 8);
+            out[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
+        }
+        break;
+    case IGNIS__GGUF_Q4_1:
+        m = ignis__half_at(block + 2);
+        for (i = 0; i < 16; i++) {
+            float low = d * (float)(block[4 + i] & 15), high = d * (float)(block[4 + i] >> 4);
+            out[i] = low + m;
+            out[i + 16] = high + m;
+        }
+        break;
+    case IGNIS__GGUF_Q6_K:
+        for (i = 0; i < 256; i++) {
+            int h = i / 128, g = i % 128 / 32, l = i % 32;
+            q = (block[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) | (block[128 + 32 * h + l] >> 2 * g & 3) << 4;
+            m = d * (float)(signed char)block[192 + i / 16];
+            out[i] = m * (float)(q - 32);
+        }
+        break;
+    default: /* Q4_K, Q5_K */
+        m = ignis__half_at(block + 2);
+        for (j = 0; j < 8; j++) {
+            const unsigned char *nibbles = block + (type == IGNIS__GGUF_Q5_K ? 48 : 16) + 32 * (j / 2);
+            float step, base;
+            ignis__k_scale(block + 4, j, &scale, &least);
+            step = d * (float)scale;
+            base = m * (float)least;
+            for (k = 0; k < 32; k++) {
+                float value;
+                q = nibbles[k] >> 4 * (j & 1) & 15;
+                if (type == IGNIS__GGUF_Q5_K)
+                    q |= (block[16 + k] >> j & 1) << 4;
+                value = step * (float)q;
+                out[32 * j + k] = value - base;
+            }
+        }
+    }
+}
+
+/*  Converts a row of the file. */
+static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
+                                    ignis_dtype dtype)
+{
+    float block[256];
+    int64_t i;
+    if (!source->quant && source->dtype == dtype) {
+        memcpy(to, from, (size_t)(columns * ignis__dtypes[dtype].size));
+    } else if (!source->quant) {
+        ignis__convert(to, dtype, from, source->dtype, columns);
+    } else {
+        for (i = 0; i < columns; i += source->elements, from += source->bytes) {
+            ignis__dequantise(source->quant, from, block);
+            ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+        }
+    }
+}
+
+/* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
+
+#define IGNIS__MODEL_SLOTS 8
+#define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
+
+typedef struct ignis__model_piece {
+    int part;
+    int64_t first, rows; /* of the part */
+} ignis__model_piece;
+
+typedef struct ignis__model_loading {
+    const char *call;
+    const ignis__model_files *files;
+    const ignis__model *model;
+    ignis__model_part *parts;
+    ignis__model_piece *pieces;
+    int64_t count;
+    int64_t staging_bytes, source_bytes; /* of the largest piece, on the device and in the file */
+    char *staging;                       /* pinned: a slot each */
+    ignis__mutex lock;
+    ignis__condition changed;
+    int64_t next;                     /* piece that nobody reads yet */
+    int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    bool full[IGNIS__MODEL_SLOTS];
+    bool stop;
+    ignis_diagnostic fault;
+    char why[400];
+} ignis__model_loading;
+
+/*  What one who reads has: a file of his own, as two must not share a place in one. */
+typedef struct ignis__model_reader {
+    int file, descriptor; /* -1: none */
+    unsigned char *bytes;
+} ignis__model_reader;
+
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file, const char *what,
+                                   const char *reason)
+{
+    ignis__mutex_lock(&loading->lock);
+    if (!loading->fault)
+        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
+    if (!loading->fault)
+        loading->fault = diagnostic;
+    ignis__mutex_unlock(&loading->lock);
+    return false;
+}
+
+static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at, void *out, int64_t size)
+{
+    int64_t length, got;
+    char reason[160] = "";
+    if (reader->file != file) {
+        if (reader->descriptor >= 0)
+            ignis__file_close(reader->descriptor);
+        reader->file = file;
+        reader->descriptor = ignis__file_open(loading->files->paths[file], &length);
+        if (reader->descriptor < 0)
+            ignis__system_error(reason, sizeof reason);
+    }
+    if (reader->descriptor < 0)
+        return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "opened", reason);
+    got = ignis__file_read_at(reader->descriptor, at, out, size);
+    if (got == size)
+        return true;
+    if (got < 0)
+        ignis__system_error(reason, sizeof reason);
+    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read", got < 0 ? reason : "it has become shorter");
+}
+
+/*  The row of a GGUF file of llama in which row `row` of a part is. */
+static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
+{
+    int64_t half = model->head_dim / 2, inside = row % model->head_dim;
+    return row - inside + 2 * (inside % half) + inside / half;
+}
+
+/*  Reads and converts a piece. */
+static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_source *source = part->from;
+    ignis_dtype dtype = loading->model->dtype;
+    int64_t size = ignis__dtypes[dtype].size, row, k;
+    int64_t row_bytes = part->columns / source->elements * source->bytes, width = piece->rows * source->bytes;
+    bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) { /* columns of the file become rows */
+        for (k = 0; k < part->columns; k++) {
+            if (!ignis__model_read_at(loading, reader, source->file, source->begin + (k * part->rows + piece->first) * source->bytes,
+                                      reader->bytes, width))
+                return false;
+            for (row = 0; row < piece->rows; row++)
+                ignis__model_source_row(source, reader->bytes + row * source->bytes, 1, out + (row * part->columns + k) * size, dtype);
+        }
+        return true;
+    }
+    if (!source->quant && source->dtype == dtype && !pairs)
+        return ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, out, piece->rows * row_bytes);
+    if (!ignis__model_read_at(loading, reader, source->file, source->begin + piece->first * row_bytes, reader->bytes,
+                              piece->rows * row_bytes))
+        return false;
+    if (!pairs && !source->quant) {
+        ignis__convert(out, dtype, reader->bytes, source->dtype, piece->rows * part->columns);
+        return true;
+    }
+    for (row = 0; row < piece->rows; row++)
+        ignis__model_source_row(source, reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes,
+                                part->columns, out + row * part->columns * size, dtype);
+    return true;
+}
+
+static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model_reader *reader)
+{
+    reader->file = reader->descriptor = -1;
+    reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
+    return reader->bytes || ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
+}
+
+static void ignis__model_reader_close(ignis__model_reader *reader)
+{
+    if (reader->descriptor >= 0)
+        ignis__file_close(reader->descriptor);
+    ignis__free(reader->bytes);
+}
+
+/*  A thread: takes the next piece, waits for its slot, fills it. */
+static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
+{
+    ignis__model_loading *loading = (ignis__model_loading *)pointer;
+    ignis__model_reader reader;
+    bool ok = ignis__model_reader_open(loading, &reader), stop = !ok;
+    while (!stop) {
+        int64_t piece, slot;
+        ignis__mutex_lock(&loading->lock);
+        piece = loading->next++;
+        slot = piece % IGNIS__MODEL_SLOTS;
+        while (!loading->stop && piece < loading->count && loading->turn[slot] != piece)
+            ignis__condition_wait(&loading->changed, &loading->lock);
+        stop = loading->stop || piece >= loading->count;
+        ignis__mutex_unlock(&loading->lock);
+        if (stop)
+            break;
+        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece], loading->staging + slot * loading->staging_bytes);
+        ignis__mutex_lock(&loading->lock);
+        loading->full[slot] = ok;
+        loading->stop = stop = loading->stop || !ok;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    if (!ok) {
+        ignis__mutex_lock(&loading->lock);
+        loading->stop = true;
+        ignis__condition_wake(&loading->changed);
+        ignis__mutex_unlock(&loading->lock);
+    }
+    ignis__model_reader_close(&reader);
+    return 0;
+}
+
+/*  The list of pieces, or how many they are where it is null: whole rows, or whole heads where rows change their order. */
+static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+{
+    int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_part *part = &loading->parts[i];
+        int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
+                unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
+        int64_t first, bytes;
+        rows = rows < unit ? unit : rows / unit * unit;
+        for (first = 0; first < part->rows; first += rows, made++) {
+            int64_t here = part->rows - first < rows ? part->rows - first : rows;
+            bytes = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT
+                        ? here * part->from->bytes
+                        : here * (part->columns / part->from->elements) * part->from->bytes;
+            loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
+            loading->staging_bytes = here * row > loading->staging_bytes ? here * row : loading->staging_bytes;
+            if (!pieces)
+                continue;
+            pieces[made].part = i;
+            pieces[made].first = first;
+            pieces[made].rows = here;
+        }
+    }
+    return made;
+}
+
+/*  Queues the copy of a filled piece; the event behind it. */
+static ignis__spare_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+{
+    const ignis__model_part *part = &loading->parts[piece->part];
+    ignis__array *array = ignis__lent_array(loading->call, *part->to);
+    int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
+    ignis__spare_event *event = NULL;
+    ignis__address address;
+    ignis__work work;
+    if (!array)
+        return NULL;
+    if (ignis__work_begin(loading->call, array->storage->device, &work)) {
+        if (ignis__work_write(&work, array, &address) &&
+            ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from, piece->rows * row))
+            event = ignis__event_record(loading->call, work.device, work.stream);
+        ignis__work_end(&work);
+    }
+    ignis__array_drop(loading->call, array);
+    return event;
+}
+
+/*  Waits for a copy, and gives its slot to the next piece. */
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__spare_event **copied)
+{
+    int64_t slot = piece % IGNIS__MODEL_SLOTS;
+    bool ok = true;
+    if (piece < 0 || !copied[slot])
+        return true;
+    ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
+    ignis__event_give(device, copied[slot]);
+    copied[slot] = NULL;
+    ignis__mutex_lock(&loading->lock);
+    loading->full[slot] = false;
+    loading->turn[slot] = piece + IGNIS__MODEL_SLOTS;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    return ok;
+}
+
+/*  Copies piece after piece as they become ready. The device is entered. */
+static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+{
+    ignis__thread_handle threads[IGNIS__MODEL_THREADS];
+    ignis__spare_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
+    ignis__model_reader reader = {-1, -1, NULL};
+    int started = 0, wanted = ignis__core_count();
+    int64_t piece, done = 0;
+    bool ok = true, alone;
+    wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
+    while (started < wanted && started < loading->count && ignis__thread_start(&threads[started], ignis__model_run, loading))
+        started++;
+    alone = started == 0;
+    if (alone)
+        ok = ignis__model_reader_open(loading, &reader);
+    for (piece = 0; ok && piece < loading->count; piece++) {
+        int64_t slot = piece % IGNIS__MODEL_SLOTS;
+        const ignis__model_piece *now = &loading->pieces[piece];
+        char *staging = loading->staging + slot * loading->staging_bytes;
+        ok = ignis__model_release(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        if (ok && alone) {
+            ok = ignis__model_fill(loading, &reader, now, staging);
+        } else if (ok) {
+            ignis__mutex_lock(&loading->lock);
+            while (!loading->stop && !loading->full[slot])
+                ignis__condition_wait(&loading->changed, &loading->lock);
+            ok = loading->full[slot] && !loading->fault;
+            ignis__mutex_unlock(&loading->lock);
+        }
+        ok = ok && (copied[slot] = ignis__model_copy(loading, now, staging)) != NULL;
+        if (ok) {
+            const ignis__model_source *source = loading->parts[now->part].from;
+            done += now->rows * ((source->end - source->begin) / loading->parts[now->part].rows);
+        }
+        if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call, "desc.progress_fn has returned false, at %lld of %lld bytes",
+                        (long long)done, (long long)loading->model->file_bytes);
+            ok = false;
+        }
+    }
+    ignis__mutex_lock(&loading->lock);
+    loading->stop = true;
+    ignis__condition_wake(&loading->changed);
+    ignis__mutex_unlock(&loading->lock);
+    while (started > 0)
+        ignis__thread_join(threads[--started]);
+    if (alone)
+        ignis__model_reader_close(&reader);
+    for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
+        ok = ignis__model_release(loading, device, piece, copied) && ok;
+    if (loading->fault)
+        ignis__fail(loading->fault, loading->call, "%s", loading->why);
+    return ok && !loading->fault;
+}
+
+/*  Reads all weights into the tensors that were made for them. */
+IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const ignis__model *model, ignis__model_part *parts, int count,
+                                          const ignis_model_desc *desc)
+{
+    ignis__model_loading loading;
+    ignis__binding binding;
+    int64_t size;
+    bool ok = true;
+    int i;
+    if (ignis__global.dry_run) { /* nothing goes anywhere */
+        for (i = 0; ok && i < count; i++)
+            ok = !parts[i].total || ignis__array_set_zero(files->call, ignis_tensor_data(*parts[i].to)) == IGNIS_OK;
+        return ok;
+    }
+    memset(&loading, 0, sizeof loading);
+    loading.call = files->call;
+    loading.files = files;
+    loading.model = model;
+    loading.parts = parts;
+    loading.count = ignis__model_cut(&loading, count, NULL);
+    loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
+    if (!loading.pieces) {
+        ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
+        return false;
+    }
+    (void)ignis__model_cut(&loading, count, loading.pieces);
+    ignis__mutex_init(&loading.lock);
+    {
+        static const ignis__condition none = IGNIS__CONDITION_INIT;
+        memcpy(&loading.changed, &none, sizeof none);
+    }
+    for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
+        loading.turn[i] = i;
+    size = IGNIS__MODEL_SLOTS * loading.staging_bytes;
+    ok = ignis__device_enter(files->call, model->device, &binding);
+    if (ok) {
+        loading.staging = (char *)ignis__pinned_take(files->call, model->device, size);
+        ok = loading.staging != NULL && ignis__model_pump(&loading, model->device, desc);
+        ignis__device_leave(&binding);
+    }
+    if (loading.staging && ignis__pinned_give(files->call, model->device, loading.staging, size) != IGNIS_OK)
+        ok = false;
+    ignis__free(loading.pieces);
+    return ok;
+}
+
+/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+
+/*  Releases the weights. The head of a tied model is its embedding. */
+static void ignis__model_clear(const char *call, ignis__model *model)
+{
+    int i, layer;
+    if (model->tied)
+        model->head = ignis__no_tensor();
+    for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
+        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
+            const ignis__model_row *row = &ignis__model_rows[i];
+            ignis_tensor *tensor;
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+                continue;
+            tensor = ignis__model_member(model, row, layer);
+            if (tensor->id)
+                ignis__tensor_discard(call, *tensor);
+            *tensor = ignis__no_tensor();
+        }
+    }
+    ignis__free(model->layer);
+    model->layer = NULL;
+}
+
+static void ignis__model_drop(const char *call, ignis__model *model)
+{
+    if (!ignis__pool_drop(model))
+        return;
+    if (model->engine)
+        model->engine_destroy(call, model->engine);
+    ignis__model_clear(call, model);
+    ignis__pool_give(&ignis__models, model);
+}
+
+static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+{
+    return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
+}
+
+/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+static void ignis__models_close(const char *call)
+{
+    ignis__model *model;
+    uint64_t index = 0;
+    while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
+                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           (int)(model->device - ignis__devices));
+        ignis__handle_kill(model);
+        ignis__model_drop(call, model);
+    }
+}
+
+/*  The tensors for all weights, outside of the caller's scope. */
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count, i;
+    ignis_array_desc array;
+    bool ok = true;
+    memset(&array, 0, sizeof array);
+    array.dtype = model->dtype;
+    array.device = desc->device;
+    thread->scope_count = 0;
+    for (i = 0; ok && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        array.shape.ndim = parts[i].row->columns ? 2 : 1;
+        array.shape.dim[0] = parts[i].total;
+        array.shape.dim[1] = parts[i].row->columns ? parts[i].columns : 0;
+        array.tag = "model";
+        *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
+        ok = parts[i].to->id != 0;
+    }
+    thread->scope_count = scopes;
+    if (ok && model->tied)
+        model->head = model->embedding;
+    return ok;
+}
+
+static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
+{
+    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                                   desc->cache_dtype == IGNIS_F64)
+                            ? "cache_dtype"
+                            : NULL;
+    if (!desc || !desc->path)
+        ignis__fail_null(call, desc ? "desc->path" : "desc");
+    else if (field)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->%s is %d, not a dtype that can be used there", field,
+                    (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
+    else if (desc->context < 0 || desc->sequences < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
+                    desc->context < 0 ? desc->context : desc->sequences);
+    else
+        return true;
+    return false;
+}
+
+/*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
+                                                        ignis__model *model, int *count)
+{
+    ignis__model_part *parts = NULL;
+    memset(files, 0, sizeof *files);
+    files->call = call;
+    files->path = desc->path;
+    files->gguf.descriptor = -1;
+    model->dtype = desc->dtype;
+    model->cache_dtype = desc->cache_dtype;
+    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
+        ignis__model_describe(files, model)) {
+        if (desc->context > model->context)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+        else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
+            ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
+        else
+            parts = ignis__model_parts_make(call, files, model, count);
+    }
+    if (parts && !ignis__model_match(files, model, parts, *count)) {
+        ignis__free(parts);
+        parts = NULL;
+    }
+    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->sequences = desc->sequences ? desc->sequences : 1;
+    if (!parts) {
+        ignis__free(model->layer);
+        ignis__model_files_close(files);
+    }
+    return parts;
+}
+
+static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
+{
+    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    memset(info, 0, sizeof *info);
+    info->family = model->family;
+    info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads, info->kv_heads = model->kv_heads;
+    info->head_dim = model->head_dim, info->inner = model->inner, info->vocab = model->vocab;
+    info->model_context = model->context;
+    info->context = model->room, info->sequences = model->sequences;
+    info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->tied = model->tied;
+    info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
+    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
+    /* a residual, its norm, q k v, the attended, gate and up in one and apart; the scores of the last row */
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + 2 * qkv + (model->gelu ? 1 : 4) * (int64_t)model->inner) + model->vocab) *
+                            ignis__dtypes[model->dtype].size;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_inspect";
+    ignis__model_files files;
+    ignis__model model;
+    ignis__model_part *parts;
+    int count = 0;
+    memset(&model, 0, sizeof model);
+    if (!ignis__model_check(call, desc))
+        return ignis__failed();
+    if (!info)
+        return ignis__fail_null(call, "info");
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return ignis__failed();
+    ignis__model_info_write(&model, info);
+    ignis__free(parts);
+    ignis__free(model.layer);
+    ignis__model_files_close(&files);
+    return IGNIS_OK;
+}
+
+/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
+{
+    ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
+    ignis__slot slot;
+    if (!model)
+        return false;
+    slot = model->slot;
+    *model = *read;
+    model->slot = slot;
+    handle->id = ignis__pool_publish(&ignis__models, model);
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
+{
+    static const char call[] = "ignis_model_open";
+    ignis_model handle = IGNIS__ZERO;
+    ignis__model_files files;
+    ignis__model_part *parts = NULL;
+    ignis__model model;
+    ignis__array *first;
+    int count = 0;
+    bool ok;
+    memset(&model, 0, sizeof model);
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
+        return handle;
+    parts = ignis__model_read(call, desc, &files, &model, &count);
+    if (!parts)
+        return handle;
+    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    if (first) {
+        model.device = first->storage->device;
+        ignis__array_drop(call, first);
+        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+    } else {
+        ok = false;
+    }
+    if (!ok)
+        ignis__model_clear(call, &model);
+    ignis__free(parts);
+    ignis__model_files_close(&files);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
+{
+    static const char call[] = "ignis_model_free";
+    ignis__model *model = ignis__model_hold(call, handle);
+    bool live;
+    if (!model)
+        return ignis__failed();
+    live = ignis__handle_kill(model);
+    ignis__model_drop(call, model);
+    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
+{
+    static const char call[] = "ignis_model_query";
+    ignis__model *model = ignis__model_hold(call, handle);
+    if (!model)
+        return ignis__failed();
+    if (info)
+        ignis__model_info_write(model, info);
+    ignis__model_drop(call, model);
+    return info ? IGNIS_OK : ignis__fail_null(call, "info");
+}
+
+/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
+                                                  bool *whole)
+{
+    const char *prefix = ignis__model_prefix(NULL, model->family);
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__model_row *row = parts[i].row;
+        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        *whole = !row->whole;
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+            return &parts[i];
+        *whole = true;
+        if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
+            return &parts[i];
+        if (model->tied && strcmp(name, "lm_head.weight") == 0 && parts[i].to == &model->embedding)
+            return &parts[i];
+    }
+    return NULL;
+}
+
+/*  A tensor over rows of a weight. */
+static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows)
+{
+    ignis__array *array = ignis__lent_array(call, weight);
+    ignis_array view = IGNIS__ZERO;
+    if (!array)
+        return ignis__no_tensor();
+    view = ignis__array_slice(call, array, 0, first, rows);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, view, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
+{
+    static const char call[] = "ignis_model_tensor";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    const ignis__model_part *part = NULL;
+    ignis__model_part *parts = NULL;
+    bool whole = false;
+    int count = 0;
+    if (!model)
+        return tensor;
+    if (!name)
+        ignis__fail_null(call, "name");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    if (parts) {
+        part = ignis__model_find(model, parts, count, name, &whole);
+        if (!part)
+            ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
+                        ignis__model_families[model->family], model->layers, ignis__name_write(name).text);
+        else if (whole)
+            tensor = *part->to;
+        else
+            tensor = ignis__model_rows_of(call, *part->to, part->first, part->rows);
+    }
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return tensor;
+}
+
+IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
+{
+    static const char call[] = "ignis_model_weights";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    int count = 0, made = 0, i;
+    if (!model)
+        return -1;
+    if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (!tensors && capacity > 0)
+        ignis__fail_null(call, "tensors");
+    else
+        parts = ignis__model_parts_make(call, NULL, model, &count);
+    for (i = 0; parts && i < count; i++) {
+        if (!parts[i].total)
+            continue;
+        if (made < capacity)
+            tensors[made] = *parts[i].to;
+        made++;
+    }
+    made = parts ? made : -1;
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return made;
+}
+
+/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+
+static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+{
+    return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
+}
+
+/*  The norm of each head of x [..., heads * head_dim]. */
+static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
+{
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+}
+
+static ignis_tensor ignis__model_attend(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor qkv = ignis_linear(h, layer->qkv, layer->qkv_bias), part[3];
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    int64_t sizes[3];
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    attention.num_heads = model->heads;
+    attention.num_kv_heads = model->kv_heads;
+    attention.scale = (double)model->attention_scale;
+    rope.inv_freq = model->inv_freq;
+    rope.inv_freq_count = model->head_dim / 2;
+    if (!layer->q_norm.id)
+        return ignis_linear(ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL), layer->o, layer->o_bias);
+    sizes[0] = (int64_t)model->heads * model->head_dim;
+    sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
+    if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    rope.num_heads = model->heads;
+    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    rope.num_heads = model->kv_heads;
+    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    return ignis_linear(ignis_sdpa(part[0], part[1], part[2], &attention), layer->o, layer->o_bias);
+}
+
+static ignis_tensor ignis__model_think(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor part[2];
+    if (model->gelu)
+        return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
+    if (ignis_split(ignis_linear(h, layer->up, layer->up_bias), -1, 2, NULL, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    return ignis_linear(ignis_silu_mul(part[0], part[1]), layer->down, layer->down_bias);
+}
+
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
+                                          ignis_tensor bias)
+{
+    return model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+}
+
+/*  The scopes let go of everything but what the tape keeps. */
+static ignis_tensor ignis__model_apply(const ignis__model *model, ignis_tensor ids, int64_t seq)
+{
+    ignis_scope all = ignis_scope_begin(), inner;
+    ignis_tensor x = ignis_embedding(model->embedding, ids), h;
+    int i;
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
+    for (i = 0; i < model->layers; i++) {
+        const ignis__layer *layer = &model->layer[i];
+        bool last = i == model->layers - 1;
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_attend(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, layer->mlp_norm, layer->mlp_norm_bias);
+        inner = ignis_scope_begin();
+        h = ignis_scope_return(inner, ignis__model_think(model, layer, h));
+        h = ignis__model_add_norm(model, &x, h, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+    }
+    return ignis_scope_return(all, ignis_linear(h, model->head, ignis__no_tensor()));
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+{
+    static const char call[] = "ignis_model_forward";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
+    ignis_tensor logits = IGNIS__ZERO;
+    ignis_shape shape;
+    if (tensor) {
+        shape = tensor->shape;
+        ignis__tensor_drop(call, tensor);
+        if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+        else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
+                        model->context);
+        else
+            logits = ignis__model_apply(model, ids, shape.dim[shape.ndim - 1]);
+    }
+    if (model)
+        ignis__model_drop(call, model);
+    return logits;
+}
+
+/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+
+/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+static void ignis__model_write_number(ignis__text *text, const char *name, double value)
+{
+    char number[40], *comma;
+    int digits;
+    for (digits = 6; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if ((comma = strchr(number, ',')) != NULL)
+            *comma = '.';
+        if (ignis__decimal(number, number + strlen(number)) == value)
+            break;
+    }
+    ignis__text_add(text, ",\n  \"%s\": %s", name, number);
+}
+
+static void ignis__model_write_config(const ignis__model *model, ignis__text *text)
+{
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
+    static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
+    bool old = model->family == IGNIS_MODEL_GPT2;
+    struct {
+        const char *name;
+        int value;
+    } sizes[10];
+    int count = 0, i;
+#define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
+    IGNIS__SIZE("vocab_size", model->vocab);
+    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
+    if (!old) {
+        IGNIS__SIZE("num_key_value_heads", model->kv_heads);
+        IGNIS__SIZE("head_dim", model->head_dim);
+    }
+#undef IGNIS__SIZE
+    ignis__text_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"", classes[model->family],
+                    ignis__model_families[model->family], dtypes[model->dtype]);
+    for (i = 0; i < count; i++)
+        ignis__text_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
+    ignis__text_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
+                    old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!old) {
+        ignis__text_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+                        model->layer[0].up_bias.id ? "true" : "false");
+        ignis__model_write_number(text, "rope_theta", model->theta);
+    }
+    if (model->bos >= 0)
+        ignis__text_add(text, ",\n  \"bos_token_id\": %d", (int)model->bos);
+    if (model->stop_count)
+        ignis__text_add(text, ",\n  \"eos_token_id\": %s%d", model->stop_count > 1 ? "[" : "", (int)model->stops[0]);
+    for (i = 1; i < model->stop_count; i++)
+        ignis__text_add(text, ", %d", (int)model->stops[i]);
+    ignis__text_add(text, "%s", model->stop_count > 1 ? "]" : "");
+    if (model->stretch) {
+        ignis__text_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+        ignis__model_write_number(text, "factor", model->factor);
+        if (model->stretch != IGNIS__STRETCH_LINEAR) {
+            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+            ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
+            ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
+            ignis__text_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
+            if (yarn)
+                ignis__model_write_number(text, "attention_factor", model->attention_factor);
+        }
+        ignis__text_add(text, "}");
+    }
+    ignis__text_add(text, "\n}\n");
+}
+
+/*  Writes config.json beside its path, and puts it there when it is whole. */
+static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
+{
+    char config[4096], *part;
+    ignis__text text;
+    FILE *file;
+    bool ok;
+    ignis__text_begin(&text, config, sizeof config);
+    ignis__model_write_config(model, &text);
+    part = ignis__file_part_path(path);
+    if (!part) {
+        ignis__fail_host_memory(call, strlen(path) + 64);
+        return false;
+    }
+    file = ignis__file_create(part, IGNIS__FILE_NEW);
+    ok = file != NULL;
+    if (!ok)
+        ignis__file_fail(call, part, "created");
+    ok = ok && ignis__save_write(call, part, file, config, (int64_t)text.length);
+    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, part, "written to the disk"));
+    if (file && fclose(file) != 0 && ok)
+        ok = ignis__file_fail(call, part, "closed");
+    ok = ok && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    if (!ok && file)
+        (void)ignis__file_remove(part);
+    ignis__free(part);
+    return ok;
+}
+
+/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+{
+    ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
+    const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
+    ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
+    bool ok = names && texts && tensors;
+    int i;
+    if (!ok)
+        ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
+    for (i = 0; ok && i < count; i++) {
+        names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
+        texts[i] = names[i].text;
+        if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
+            tensors[i] = ignis_transpose(*parts[i].to, 0, 1);
+        else
+            tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows);
+        ok = tensors[i].id != 0;
+    }
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ignis__free(names);
+    ignis__free((void *)texts);
+    ignis__free(tensors);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const char *folder)
+{
+    static const char call[] = "ignis_model_save";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__model_part *parts = NULL;
+    char *weights = NULL, *config = NULL;
+    ignis_scope scope;
+    bool ok = false;
+    int count = 0;
+    if (!model)
+        return ignis__failed();
+    if (!folder)
+        ignis__fail_null(call, "folder");
+    else if (model->stretch == IGNIS__STRETCH_TABLE)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+    else if (!ignis__capture_refuses(call))
+        ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
+             (config = ignis__model_path(call, folder, "config.json")) != NULL &&
+             (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
+    if (ok) {
+        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        scope = ignis_scope_begin();
+        (void)ignis_no_grad_begin();
+        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config);
+        (void)ignis_no_grad_end();
+        (void)ignis_scope_end(scope);
+    }
+    ignis__free(weights);
+    ignis__free(config);
+    ignis__free(parts);
+    ignis__model_drop(call, model);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* ===============================================================================================================
    >>generate - sequences over a cache of keys and values, sampling, text out.
    =============================================================================================================== */
+
+/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+enum {
+    IGNIS__PAGE = 16,      /* tokens of a page of a cache */
+    IGNIS__SPLIT = 256,    /* keys of a block of attention */
+    IGNIS__WORDS = 960,    /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32, /* and rows */
+    IGNIS__BIASES = 512,   /* of a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
+};
+
+typedef struct ignis__generate_row {
+    ignis__address ids, pages;
+    int32_t position, top_k;
+    double temperature, top_p, min_p, penalty;
+    uint64_t seed;
+    int32_t window, biases;
+} ignis__generate_row;
+
+typedef struct ignis__generate_rows {
+    ignis__generate_row at[IGNIS__ROWS_SENT];
+} ignis__generate_rows;
+
+typedef struct ignis__generate_words {
+    int32_t at[IGNIS__WORDS];
+} ignis__generate_words;
+
+typedef struct ignis__generate_bias {
+    int32_t id;
+    float bias;
+} ignis__generate_bias;
+
+typedef struct ignis__generate_draw {
+    int32_t id, kept;
+    float log_prob;
+} ignis__generate_draw;
+
+typedef struct ignis__generate_cache {
+    ignis__address qkv, k, v, q_weight, k_weight, rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+
+typedef struct ignis__paged {
+    ignis__address q, out, k, v, rows, scratch;
+    int64_t q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits;
+} ignis__paged;
+
+typedef struct ignis__draw {
+    ignis__address logits, scores, rows, biases, draws;
+    int64_t stride;
+    int vocab, bias_room;
+} ignis__draw;
+
+typedef enum ignis__gemv_kind { IGNIS__GEMV_OUT, IGNIS__GEMV_GELU, IGNIS__GEMV_ADD, IGNIS__GEMV_LOGITS } ignis__gemv_kind;
+
+typedef struct ignis__gemv {
+    ignis__address x, weights, bias, out, sum, logits;
+    int64_t n, k, result_row;
+    int rows, kind, packed;
+} ignis__gemv;
+
+/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
+static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+{
+    memset(op, 0, offsetof(ignis__op, standing));
+    op->work.call = call;
+    return op->ok = ignis__work_begin(call, device, &op->work);
+}
+
+/*  Writes numbers to an i32 array, from an element on. */
+static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first, const int32_t *from, int64_t count)
+{
+    ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
+    ignis__generate_words words;
+    int some;
+    void *params[] = {&at, &words, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
+        memcpy(words.at, from, 4 * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+    }
+}
+
+/*  Writes the rows of a step. */
+static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to, const ignis__generate_row *from, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    ignis__generate_rows rows;
+    int some;
+    void *params[] = {&at, &rows, &some};
+    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
+        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
+        memcpy(rows.at, from, sizeof *from * (size_t)some);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+    }
+}
+
+/*  Writes rows of one sequence, from a position on. */
+static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first, int count)
+{
+    ignis__address at = ignis__op_write(op, to);
+    void *params[] = {&at, first, &count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+}
+
+static void ignis__step_embed(ignis__op *op, int count, ignis__array *sum, ignis__array *embedding, ignis__array *positions,
+                              ignis__array *rows)
+{
+    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
+                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    int hidden = (int)embedding->shape.dim[1];
+    void *params[] = {&to, &from, &learned, &places, &hidden};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, embedding->dtype, count, 256, params);
+}
+
+static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, ignis__array *sum, ignis__array *weight, ignis__array *bias,
+                             double eps, bool is_rms)
+{
+    ignis__address to = ignis__op_write(op, out), from = ignis__op_read(op, sum), by = ignis__op_read(op, weight),
+                   add = bias ? ignis__op_read(op, bias) : 0;
+    int hidden = (int)weight->numel, rms = is_rms;
+    void *params[] = {&to, &from, &by, &add, &hidden, &eps, &rms};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, weight->dtype, count, 256, params);
+}
+
+/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. */
+static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                ignis__array *weights, ignis__array *bias)
+{
+    int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
+    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__address to = ignis__op_write(op, out);
+    ignis__gemv p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.x = ignis__op_read(op, x);
+    p.weights = ignis__op_read(op, weights);
+    p.bias = bias ? ignis__op_read(op, bias) : 0;
+    p.out = p.sum = p.logits = to;
+    p.k = weights->shape.dim[1];
+    p.n = weights->shape.dim[0] / (gated ? 2 : 1);
+    p.result_row = out->shape.dim[1];
+    p.rows = count;
+    p.kind = (int)kind;
+    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(weights->dtype) == 0;
+    ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
+    ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+}
+
+/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
+static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
+{
+    static const float none[IGNIS__ROPE_HALF] = {0};
+    const float *table = frequencies ? frequencies : none;
+    void *params[2];
+    params[0] = p;
+    params[1] = (void *)(uintptr_t)table;
+    p->turns = frequencies != NULL;
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, p->heads + 2 * p->kv_heads, count, 1, 32, 1, 0, params);
+}
+
+/*  Bytes of wide numbers that the attention of so many rows takes. */
+static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+
+/*  Attention of rows, of which the scratch memory has room for so many at a time. */
+static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+{
+    ignis__paged p = *paged;
+    int group = p.heads / p.kv_heads, heads = group < 3 ? group : 4, size = (int)ignis__dtypes[dtype].size, some;
+    int64_t passes = ignis__ceil_div(group, heads);
+    ignis__builtin builtin = (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads / 2);
+    char define[32];
+    void *params[] = {&p};
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256);
+    for (; op->ok && count > 0; count -= some) {
+        some = count < at_a_time ? count : at_a_time;
+        ignis__op_launch(op, builtin, dtype, define, p.splits, passes * p.kv_heads, some, 128, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN_PAGED_COMBINE, dtype, define, p.heads, some, 1, 128, 1, 0, params);
+        p.q += (ignis__address)((int64_t)some * p.q_row * size);
+        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+    }
+}
+
+static void ignis__step_draw(ignis__op *op, int count, ignis_dtype dtype, ignis__draw *p)
+{
+    void *params[] = {p};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_DRAW, dtype, count, 512, params);
+}
+
+/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
+    one room. */
+enum {
+    IGNIS__CHUNK = 256,   /* rows of a prompt at a time */
+    IGNIS__STEP_ROWS = 64 /* sequences of a step, at most */
+};
+
+typedef struct ignis__engine_layer {
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
+        *down, *down_bias;
+} ignis__engine_layer;
+
+typedef struct ignis__engine {
+    ignis__mutex lock;
+    const ignis__model *model;
+    ignis__device *device;
+    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    int context, step_rows, splits, pages;
+    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int free_count;
+    float frequencies[IGNIS__ROPE_HALF];
+    struct {
+        int runs;
+        ignis__capture *capture;
+        void *exec; /* CUgraphExec; null: not yet */
+    } steps[2][8];  /* without and with a draw, of 1, 2, 4 ... rows */
+} ignis__engine;
+
+typedef struct ignis__sequence {
+    ignis__slot slot;
+    ignis__model *model;   /* held */
+    ignis__engine *engine; /* its lock guards the rest */
+    int32_t *ids, *page;   /* room for the context, and one */
+    int length, page_count;
+    int cached;                      /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent;            /* that are in device memory, too */
+    float log_prob;                  /* of the token drawn last */
+    ignis__array *on_device, *table; /* the same; claimed */
+} ignis__sequence;
+
+static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
+
+static int64_t ignis__engine_page_elements(const ignis__engine *e)
+{
+    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+}
+
+/*  Gives up what an engine has; no step of it runs. */
+IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
+{
+    ignis__engine *e = (ignis__engine *)engine;
+    ignis__array **claimed[12], **held;
+    ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
+    int i;
+    if (entered)
+        (void)ignis__device_finish(e->device);
+    for (i = 0; (entered || lost) && i < 16; i++)
+        if (e->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
+    if (entered)
+        ignis__device_leave(&binding);
+    claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
+    claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
+    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    for (i = 0; i < IGNIS__COUNT(claimed); i++)
+        if (*claimed[i])
+            ignis__array_unclaim(call, *claimed[i]);
+    held = &e->embedding;
+    for (i = 0; i < 5; i++)
+        if (held[i])
+            ignis__array_drop(call, held[i]);
+    for (i = 0; e->layer && i < e->model->layers * (int)(sizeof *e->layer / sizeof *held); i++)
+        if (((ignis__array **)(void *)e->layer)[i])
+            ignis__array_drop(call, ((ignis__array **)(void *)e->layer)[i]);
+    ignis__free(e->layer);
+    ignis__free(e->uses);
+    ignis__free(e->free_pages);
+    ignis__free(e);
+}
+
+/*  A new array of the engine's. False: there is no memory. */
+IGNIS__COLD static bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array, int64_t rows, int64_t columns,
+                                           ignis_dtype dtype)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 2;
+    desc.shape.dim[0] = rows;
+    desc.shape.dim[1] = columns;
+    desc.dtype = dtype;
+    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.tag = "generation";
+    *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return *array != NULL;
+}
+
+/*  The array of a weight, held; null where there is none. */
+IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+{
+    ignis__array *array = NULL;
+    if (*ok && tensor.id)
+        *ok = (array = ignis__array_hold(call, ignis_tensor_data(tensor))) != NULL;
+    return array;
+}
+
+IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e)
+{
+    const ignis__model *m = e->model;
+    bool ok = true;
+    int i;
+    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
+    e->positions = ignis__engine_weight(call, m->positions, &ok);
+    e->norm = ignis__engine_weight(call, m->norm, &ok);
+    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
+    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
+    for (i = 0; ok && i < m->layers; i++) {
+        const ignis__layer *from = &m->layer[i];
+        ignis__engine_layer *to = &e->layer[i];
+        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    }
+    return ok;
+}
+
+/*  All that sequences of a model share. Null, and reported: it cannot be. */
+IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+{
+    ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
+    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, stride = ignis__ceil_div(m->vocab, 4) * 4;
+    ignis_dtype wide = ignis__wide_dtype(m->dtype);
+    ignis__paged paged;
+    int i;
+    bool ok = e != NULL;
+    if (!ok) {
+        ignis__fail_host_memory(call, sizeof *e);
+        return NULL;
+    }
+    ignis__mutex_init(&e->lock);
+    e->model = m;
+    e->device = m->device;
+    e->context = m->room;
+    for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
+        e->step_rows *= 2;
+    e->splits = (int)ignis__ceil_div(e->context, IGNIS__SPLIT);
+    e->pages = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__PAGE) * m->sequences, 1, INT32_MAX / 2);
+    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
+            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+        ok = false;
+    }
+    if (ok && m->cache_dtype != m->dtype) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+        ok = false;
+    }
+    for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
+        e->frequencies[i] = m->inv_freq[i];
+    e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers);
+    e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
+    e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
+    if (ok && (!e->layer || !e->uses || !e->free_pages)) {
+        ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages);
+        ok = false;
+    }
+    for (i = 0; ok && i < e->pages; i++)
+        e->free_pages[e->free_count++] = e->pages - 1 - i;
+    memset(&paged, 0, sizeof paged);
+    paged.heads = m->heads;
+    paged.head_dim = m->head_dim;
+    paged.splits = e->splits;
+    ok = ok && ignis__engine_weights(call, e) &&
+         ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
+         ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+         ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
+         ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
+         ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
+         ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
+         ignis__engine_room(call, e, &e->draws, e->step_rows, (int64_t)sizeof(ignis__generate_draw), IGNIS_U8);
+    if (ok)
+        return e;
+    ignis__engine_destroy(call, e);
+    return NULL;
+}
+
+/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
+static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
+{
+    const ignis__model *m = e->model;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__generate_cache cache;
+    ignis__paged paged;
+    int i;
+    memset(&cache, 0, sizeof cache);
+    memset(&paged, 0, sizeof paged);
+    at = ignis__op_write(op, e->cache);
+    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
+    cache.rows = paged.rows = ignis__op_write(op, e->rows);
+    cache.eps = m->norm_eps;
+    cache.heads = paged.heads = m->heads;
+    cache.kv_heads = paged.kv_heads = m->kv_heads;
+    cache.head_dim = paged.head_dim = m->head_dim;
+    paged.out = ignis__op_write(op, e->attended);
+    paged.scratch = ignis__op_write(op, e->scratch);
+    paged.q_row = e->qkv->shape.dim[1];
+    paged.scale = m->attention_scale;
+    paged.splits = e->splits;
+    ignis__step_embed(op, count, e->sum, e->embedding, e->positions, e->rows);
+    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &e->layer[i];
+        cache.k = paged.k = at;
+        cache.v = paged.v = at + slab;
+        cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
+        cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+        ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+        ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
+        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+    }
+}
+
+/*  A step of so many rows, which lie in device memory: logits, and draws. */
+static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    ignis__draw p;
+    ignis__engine_layers(op, e, count);
+    ignis__step_norm(op, count, e->normed, e->sum, e->norm, e->norm_bias, e->model->norm_eps, e->model->rms);
+    ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->logits, e->normed, e->head, NULL);
+    if (!draws)
+        return;
+    memset(&p, 0, sizeof p);
+    p.logits = ignis__op_write(op, e->logits);
+    p.scores = ignis__op_write(op, e->scores);
+    p.rows = ignis__op_write(op, e->rows);
+    p.biases = ignis__op_write(op, e->biases);
+    p.draws = ignis__op_write(op, e->draws);
+    p.stride = e->logits->shape.dim[1];
+    p.vocab = e->model->vocab;
+    p.bias_room = IGNIS__BIASES;
+    ignis__step_draw(op, count, e->model->dtype, &p);
+}
+
+/*  The same as a graph, from the second time on. count is a power of 2. */
+static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool draws)
+{
+    const char *call = op->work.call;
+    int number = ignis__log2((uint64_t)count);
+    ignis__traced item;
+    ignis__op captured;
+    bool traced, same;
+    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
+        ignis__engine_launches(op, e, count, draws);
+        return;
+    }
+    if (op->ok && !e->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+        if (!op->ok)
+            return;
+        e->steps[draws][number].capture = ignis__capturing();
+        same = ignis__step_begin(&captured, call, e->device);
+        if (same) {
+            ignis__engine_launches(&captured, e, count, draws);
+            same = ignis__op_leave(&captured) == IGNIS_OK;
+        }
+        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
+        op->ok = same && e->steps[draws][number].exec;
+        if (!op->ok) {
+            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
+            e->steps[draws][number].capture = NULL;
+            e->steps[draws][number].exec = NULL;
+        }
+    }
+    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    if (!op->ok)
+        return;
+    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+    if (traced)
+        (void)ignis__traced_close(&item, op->ok);
+}
+
+/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+
+/*  Takes a sequence apart that nobody uses any more. */
+static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+{
+    int i;
+    if (!ignis__pool_drop(s))
+        return;
+    ignis__mutex_lock(&s->engine->lock);
+    for (i = 0; i < s->page_count; i++)
+        if (--s->engine->uses[s->page[i]] == 0)
+            s->engine->free_pages[s->engine->free_count++] = s->page[i];
+    ignis__mutex_unlock(&s->engine->lock);
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    if (s->table)
+        ignis__array_unclaim(call, s->table);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__model_drop(call, s->model);
+    ignis__pool_give(&ignis__sequences, s);
+}
+
+/*  A sequence for a call that works with it, held and its engine locked; null, and reported: there is none, or the thread captures. */
+static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+{
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!s)
+        return NULL;
+    if (ignis__capture_refuses(call)) {
+        ignis__sequence_drop(call, s);
+        return NULL;
+    }
+    ignis__mutex_lock(&s->engine->lock);
+    return s;
+}
+
+static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+{
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+}
+
+/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
+static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+{
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
+        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+    return needed;
+}
+
+/*  False, and reported: the cache has not that many pages left. */
+static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+{
+    if (needed <= e->free_count)
+        return true;
+    ignis__fail(
+        IGNIS_DIAG_CACHE_FULL, call,
+        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
+        "larger desc.sequences (%d sequences of %d tokens)",
+        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    return false;
+}
+
+/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
+static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+{
+    ignis__engine *e = s->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
+    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    int number, to_page, from_page;
+    void *params[] = {&cache, &slab, &size, &to_page, &from_page};
+    for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
+        bool fresh = number >= s->page_count;
+        if (!fresh && e->uses[s->page[number]] == 1)
+            continue;
+        to_page = e->free_pages[e->free_count - 1];
+        if (!fresh) {
+            from_page = s->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            if (!op->ok)
+                return;
+            e->uses[from_page]--;
+        }
+        e->free_count--;
+        e->uses[to_page] = 1;
+        s->page[number] = to_page;
+        s->page_count += fresh;
+        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+    }
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    if (op->ok) {
+        s->pages_sent = s->page_count;
+        s->sent = s->length;
+    }
+}
+
+static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+{
+    memset(row, 0, sizeof *row);
+    row->ids = ignis__op_write(op, s->on_device);
+    row->pages = ignis__op_write(op, s->table);
+    row->position = position;
+    row->penalty = 1;
+}
+
+/*  Puts tokens into the cache: all but the last one, which the next step computes. Waits for them. */
+static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+{
+    ignis__engine *e = s->engine;
+    ignis__generate_row row;
+    ignis__op op;
+    int count, last = s->length - 1;
+    if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+        !ignis__step_begin(&op, call, e->device))
+        return false;
+    ignis__sequence_take_pages(&op, s, s->cached, s->length);
+    for (; op.ok && s->cached < last; s->cached += count) {
+        count = last - s->cached < IGNIS__CHUNK ? last - s->cached : IGNIS__CHUNK;
+        ignis__sequence_row(&op, s, s->cached, &row);
+        ignis__step_chunk(&op, e->model->dtype, e->rows, &row, count);
+        ignis__engine_layers(&op, e, count);
+        if (!op.ok)
+            break;
+    }
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream));
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  Leaves the first tokens. */
+static void ignis__sequence_cut(ignis__sequence *s, int length)
+{
+    int pages = (int)ignis__ceil_div(length, IGNIS__PAGE);
+    s->length = length;
+    s->cached = s->cached < length ? s->cached : length;
+    s->sent = s->sent < length ? s->sent : length;
+    while (s->page_count > pages) {
+        int page = s->page[--s->page_count];
+        if (--s->engine->uses[page] == 0)
+            s->engine->free_pages[s->engine->free_count++] = page;
+    }
+    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+}
+
+/*  Appends tokens, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
+static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int before = s->length, vocab = s->model->vocab, i;
+    for (i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], vocab - 1) ==
+                   IGNIS_OK;
+    if (count > s->engine->context - before)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+                           s->engine->context) == IGNIS_OK;
+    if (count == 0)
+        return true;
+    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
+    s->length = before + count;
+    if (ignis__sequence_fill(call, s))
+        return true;
+    ignis__sequence_cut(s, before);
+    return false;
+}
+
+static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+{
+    if (value >= 0 && value <= highest)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sampling->%s is %g, outside 0 to %g", name, value, highest);
+    return false;
+}
+
+/*  False, and reported: something of it is out of its range. */
+static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+{
+    int i;
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+        return false;
+    if (d->bias_count && !d->biases)
+        return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
+    for (i = 0; i < d->bias_count; i++)
+        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
+            d->biases[i].bias != d->biases[i].bias)
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+    return true;
+}
+
+/*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
+    Everything is checked before anything changes. */
+static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
+                              bool draws, float *logits)
+{
+    static const ignis_sampling_desc greedy = IGNIS__ZERO;
+    ignis__engine *e = sequences[0]->engine;
+    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_draw drawn[IGNIS__STEP_ROWS];
+    ignis__address biases, address;
+    ignis__op op;
+    int first, some, width, i;
+    for (i = 0; i < count; i++) {
+        const ignis__sequence *s = sequences[i];
+        if (s->length == 0)
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
+                   IGNIS_OK;
+        if (draws && s->length == e->context)
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+        if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
+            return false;
+    }
+    if (!ignis__step_begin(&op, call, e->device))
+        return false;
+    for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
+        op.ok =
+            ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(sequences[i], sequences[i]->length - 1, sequences[i]->length));
+        ignis__sequence_take_pages(&op, sequences[i], sequences[i]->length - 1, sequences[i]->length);
+    }
+    for (first = 0; op.ok && first < count; first += some) {
+        some = count - first < e->step_rows ? count - first : e->step_rows;
+        for (width = 1; width < some;)
+            width *= 2;
+        memset(rows, 0, sizeof rows);
+        biases = ignis__op_write(&op, e->biases);
+        for (i = 0; i < width; i++) {
+            const ignis_sampling_desc *d = sampling && i < some ? &sampling[first + i] : &greedy;
+            ignis__sequence *s = i < some ? sequences[first + i] : NULL;
+            rows[i].position = -1;
+            if (!s)
+                continue;
+            ignis__sequence_row(&op, s, s->length - 1, &rows[i]);
+            rows[i].temperature = d->temperature;
+            rows[i].top_k = d->top_k;
+            rows[i].top_p = d->top_p;
+            rows[i].min_p = d->min_p;
+            rows[i].penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
+            rows[i].window = d->penalty_window;
+            rows[i].seed = d->seed;
+            rows[i].biases = d->bias_count;
+            if (draws && d->bias_count)
+                op.ok = op.ok && ignis__copy_from_host(&op.work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                                       d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        }
+        ignis__step_rows(&op, e->model->dtype, e->rows, rows, width);
+        ignis__engine_step(&op, e, width, draws);
+        if (draws) {
+            address = ignis__op_write(&op, e->draws);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, drawn, address, some * (int64_t)sizeof *drawn);
+        }
+        if (logits) {
+            address = ignis__op_write(&op, e->logits);
+            op.ok = op.ok && ignis__copy_to_host(&op.work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+        }
+        for (i = 0; op.ok && i < some; i++) {
+            ignis__sequence *s = sequences[first + i];
+            s->cached = s->length;
+            if (!draws)
+                continue;
+            s->ids[s->length++] = drawn[i].id;
+            s->sent = s->length;
+            s->log_prob = drawn[i].log_prob;
+        }
+    }
+    return ignis__op_leave(&op) == IGNIS_OK;
+}
+
+/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
+static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+{
+    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
+    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!s)
+        return NULL;
+    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
+    s->model = model;
+    s->engine = e;
+    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
+    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
+    if (!s->ids || !s->page)
+        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
+    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
+             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
+        return s;
+    if (s->on_device)
+        ignis__array_unclaim(call, s->on_device);
+    ignis__free(s->ids);
+    ignis__free(s->page);
+    ignis__pool_give(&ignis__sequences, s);
+    return NULL;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model handle)
+{
+    static const char call[] = "ignis_sequence_begin";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__sequence *s = NULL;
+    if (!model)
+        return none;
+    if (!ignis__capture_refuses(call)) {
+        ignis__mutex_lock(&model->slot.lock);
+        if (!model->engine) {
+            model->engine = ignis__engine_make(call, model);
+            model->engine_destroy = ignis__engine_destroy;
+        }
+        ignis__mutex_unlock(&model->slot.lock);
+        if (model->engine)
+            s = ignis__sequence_make(call, model, (ignis__engine *)model->engine);
+    }
+    if (!s)
+        ignis__model_drop(call, model);
+    else
+        none.id = ignis__pool_publish(&ignis__sequences, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_feed";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_append(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+{
+    static const char call[] = "ignis_sequence_next";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    int32_t id = -1;
+    if (!s)
+        return -1;
+    if (ignis__engine_run(call, &s, 1, sampling, true, NULL))
+        id = s->ids[s->length - 1];
+    ignis__sequence_leave(call, s);
+    return id;
+}
+
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+{
+    int i, j;
+    bool ok = true;
+    for (i = 0; ok && i < count; i++) {
+        sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
+        ok = sequences[i] != NULL;
+        if (ok && sequences[i]->engine != sequences[0]->engine)
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+        for (j = 0; ok && j < i; j++)
+            if (sequences[j] == sequences[i])
+                ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
+    }
+    ok = ok && !ignis__capture_refuses(call);
+    if (ok)
+        ignis__mutex_lock(&sequences[0]->engine->lock);
+    while (!ok && --i >= 0)
+        if (sequences[i])
+            ignis__sequence_drop(call, sequences[i]);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    static const char call[] = "ignis_sequence_next_all";
+    ignis__sequence **sequences;
+    int i;
+    bool ok = false;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count == 0)
+        return IGNIS_OK;
+    if (!handles || !ids)
+        return ignis__fail_null(call, handles ? "ids" : "sequences");
+    sequences = (ignis__sequence **)ignis__alloc(sizeof *sequences * (size_t)count);
+    if (!sequences)
+        return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
+    if (ignis__sequences_enter(call, handles, count, sequences)) {
+        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL);
+        for (i = 0; ok && i < count; i++)
+            ids[i] = sequences[i]->ids[sequences[i]->length - 1];
+        ignis__mutex_unlock(&sequences[0]->engine->lock);
+        for (i = 0; i < count; i++)
+            ignis__sequence_drop(call, sequences[i]);
+    }
+    ignis__free(sequences);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    static const char call[] = "ignis_sequence_logits";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (!logits)
+        ignis__fail_null(call, "logits");
+    else if (count != s->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else
+        ok = ignis__engine_run(call, &s, 1, NULL, false, logits);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
+{
+    static const char call[] = "ignis_sequence_query";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (info) {
+        ignis__mutex_lock(&s->engine->lock);
+        memset(info, 0, sizeof *info);
+        info->length = s->length;
+        info->context = s->engine->context;
+        info->free_tokens = s->engine->free_count * IGNIS__PAGE;
+        info->log_prob = (double)s->log_prob;
+        ignis__mutex_unlock(&s->engine->lock);
+    } else {
+        status = ignis__fail_null(call, "info");
+    }
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+IGNIS_API int ignis_sequence_length(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_length";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length;
+    if (!s)
+        return -1;
+    ignis__mutex_lock(&s->engine->lock);
+    length = s->length;
+    ignis__mutex_unlock(&s->engine->lock);
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_sequence_ids";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    int length = -1;
+    if (!s)
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    } else if (capacity && !ids) {
+        ignis__fail_null(call, "ids");
+    } else {
+        ignis__mutex_lock(&s->engine->lock);
+        length = s->length;
+        if (capacity)
+            memcpy(ids, s->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
+        ignis__mutex_unlock(&s->engine->lock);
+    }
+    ignis__sequence_drop(call, s);
+    return length;
+}
+
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+{
+    static const char call[] = "ignis_sequence_truncate";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (length < 0 || length > s->length)
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+    else
+        ignis__sequence_cut(s, length);
+    ignis__sequence_leave(call, s);
+    return status;
+}
+
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_fork";
+    ignis_sequence none = IGNIS__ZERO;
+    ignis__sequence *s = ignis__sequence_enter(call, sequence), *fork;
+    int i;
+    if (!s)
+        return none;
+    fork = ignis__sequence_make(call, s->model, s->engine);
+    if (fork) {
+        (void)ignis__pool_hold_more(s->model);
+        memcpy(fork->ids, s->ids, sizeof *s->ids * (size_t)s->length);
+        memcpy(fork->page, s->page, sizeof *s->page * (size_t)s->page_count);
+        for (i = 0; i < s->page_count; i++)
+            s->engine->uses[s->page[i]]++;
+        fork->length = s->length;
+        fork->page_count = s->page_count;
+        fork->cached = s->cached;
+        fork->log_prob = s->log_prob;
+        none.id = ignis__pool_publish(&ignis__sequences, fork);
+    }
+    ignis__sequence_leave(call, s);
+    return none;
+}
+
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
+{
+    static const char call[] = "ignis_sequence_free";
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_status status = IGNIS_OK;
+    if (!s)
+        return ignis__failed();
+    if (ignis__capture_refuses(call))
+        status = ignis__failed();
+    else if (!ignis__handle_kill(s))
+        status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    ignis__sequence_drop(call, s);
+    return status;
+}
+
+static void ignis__sequences_close(const char *call)
+{
+    ignis__sequence *s;
+    uint64_t index = 0;
+    while ((s = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", s->length,
+                           (int)(s->engine->device - ignis__devices));
+        ignis__handle_kill(s);
+        ignis__sequence_drop(call, s);
+    }
+}
 
 #endif /* IGNIS_MODELS */
 
@@ -29368,6 +40711,727 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
     if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc))
         return none;
     return ignis__dlpack_wrap(call, managed, major, &desc, stream);
+}
+
+/* ===============================================================================================================
+   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL.
+   =============================================================================================================== */
+
+/*  The driver's structs and numbers. */
+typedef union ignis__os_handle {
+    int fd;
+    struct {
+        void *handle;
+        const void *name;
+    } win32;
+} ignis__os_handle;
+
+typedef struct ignis__external_memory_desc { /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} ignis__external_memory_desc;
+
+typedef struct ignis__external_part { /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} ignis__external_part;
+
+typedef struct ignis__semaphore_desc { /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned flags, reserved[16];
+} ignis__semaphore_desc;
+
+typedef struct ignis__semaphore_value { /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS */
+    unsigned long long value, other[2];
+    unsigned unused[12];
+    unsigned flags, reserved[16];
+} ignis__semaphore_value;
+
+enum {
+    IGNIS__CU_MEMORY_FD = 1,
+    IGNIS__CU_MEMORY_WIN32 = 2,
+    IGNIS__CU_MEMORY_D3D12_HEAP = 4,
+    IGNIS__CU_MEMORY_D3D12_RESOURCE = 5,
+    IGNIS__CU_MEMORY_DEDICATED = 1,
+    IGNIS__CU_SEMAPHORE_D3D12 = 4,
+    IGNIS__CU_SEMAPHORE_TIMELINE_FD = 9,
+    IGNIS__CU_SEMAPHORE_TIMELINE_WIN32 = 10,
+    IGNIS__CU_GRAPHICS_NONE = 0,
+    IGNIS__CU_GRAPHICS_READ_ONLY = 1,
+    IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
+};
+
+/*  By public type: the driver's, and whether it comes as an NT handle. */
+typedef struct ignis__external_kind {
+    const char *name;
+    int type;
+    bool windows;
+} ignis__external_kind;
+
+static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
+    {"", 0, false},
+    {"IGNIS_EXTERNAL_FD", IGNIS__CU_MEMORY_FD, false},
+    {"IGNIS_EXTERNAL_WIN32", IGNIS__CU_MEMORY_WIN32, true},
+    {"IGNIS_EXTERNAL_D3D12_HEAP", IGNIS__CU_MEMORY_D3D12_HEAP, true},
+    {"IGNIS_EXTERNAL_D3D12_RESOURCE", IGNIS__CU_MEMORY_D3D12_RESOURCE, true},
+};
+
+static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
+    {"", 0, false},
+    {"IGNIS_FENCE_TIMELINE_FD", IGNIS__CU_SEMAPHORE_TIMELINE_FD, false},
+    {"IGNIS_FENCE_TIMELINE_WIN32", IGNIS__CU_SEMAPHORE_TIMELINE_WIN32, true},
+    {"IGNIS_FENCE_D3D12", IGNIS__CU_SEMAPHORE_D3D12, true},
+};
+
+/*  Whether the driver has a function, and the thread may call it now. */
+IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
+{
+    if (there)
+        return !ignis__capture_refuses(call);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+                ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+    return false;
+}
+#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
+
+#ifdef _WIN32
+#define IGNIS__WINDOWS true
+#else
+#define IGNIS__WINDOWS false
+#endif
+
+/*  Looks at what a handle of the system is said to be. */
+IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
+                                              const void *handle)
+{
+    if (type < 1 || type >= count)
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name, kinds[count - 1].name,
+                           count - 1) == IGNIS_OK;
+    if (kinds[type].windows != IGNIS__WINDOWS)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
+                           IGNIS__WINDOWS ? "Windows does not have" : "only Windows has") == IGNIS_OK;
+    if (kinds[type].windows ? handle == NULL : fd < 0)
+        return ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd) == IGNIS_OK;
+    return true;
+}
+
+/*  What the driver is given: of a descriptor a copy, so that the caller still has its own when something fails later on. */
+IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
+{
+    memset(os, 0, sizeof *os);
+#ifdef _WIN32
+    (void)call, (void)fd;
+    os->win32.handle = handle;
+    return true;
+#else
+    (void)handle;
+    os->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (os->fd >= 0)
+        return true;
+    if (errno == EBADF)
+        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is no open descriptor", fd);
+    else
+        ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the process has no more descriptors");
+    return false;
+#endif
+}
+
+/*  Ends an import: on success the caller's descriptor is the driver's, and so gone; where the driver has not taken the copy, that goes. */
+IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
+{
+#ifdef _WIN32
+    (void)fd, (void)os, (void)taken, (void)ok;
+#else
+    if (!taken)
+        close(os->fd);
+    if (ok)
+        close(fd);
+#endif
+}
+
+/*  A failure of the driver to import something, which is mostly the handle's fault. */
+IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
+                                                const char *more)
+{
+    if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
+        ignis__cuda_fail(call, device, function, error);
+    else
+        ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                            "%s failed with %s (%d): the handle is not what %s stands for, is of another GPU than device %d%s", function,
+                            ignis__cuda_name(error), error, kind, (int)(device - ignis__devices), more);
+}
+
+/*  Memory that was imported, and where all of it is mapped. */
+typedef struct ignis__external {
+    ignis__device *device;
+    void *memory;
+    ignis__address mapped;
+} ignis__external;
+
+/*  The mapping goes before the memory. The device is entered. */
+static void ignis__external_close(ignis__external *external)
+{
+    if (external->mapped)
+        (void)IGNIS__CUDA(cuMemFree_v2, (external->mapped));
+    if (external->memory)
+        (void)IGNIS__CUDA(cuDestroyExternalMemory, (external->memory));
+}
+
+/*  The last array over it is gone, and its work done; after a fault the driver has nothing to give back. */
+static void ignis__external_release(void *ptr, void *user_data)
+{
+    static const char call[] = "ignis_array_free";
+    ignis__external *external = (ignis__external *)user_data;
+    ignis__binding binding;
+    (void)ptr;
+    if (!ignis__devices_lost() && ignis__device_enter(call, external->device, &binding)) {
+        ignis__external_close(external);
+        ignis__device_leave(&binding);
+    }
+    ignis__free(external);
+}
+
+IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_external_desc *desc, int64_t *bytes)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    int64_t numel, element;
+    if (!ignis__dtype_valid(call, dtype) || !ignis__shape_check(call, &desc->shape, dtype, &numel))
+        return false;
+    element = ignis__dtypes[dtype].size;
+    *bytes = numel * element;
+    if (desc->size < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+                           (long long)desc->size) == IGNIS_OK;
+    if (desc->offset < 0 || desc->offset % element != 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+                           (long long)desc->offset, (long long)element) == IGNIS_OK;
+    if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                           "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld", (long long)*bytes,
+                           (long long)desc->offset, (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset),
+                           (long long)desc->size) == IGNIS_OK;
+    return true;
+}
+
+/*  Imports memory and maps all of it; as CUDA advises, since two mappings of one place need not see each other's writes. */
+IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
+                                            const char *kind, bool *taken)
+{
+    ignis__external_part whole = IGNIS__ZERO;
+    int error = IGNIS__CUDA(cuImportExternalMemory, (&external->memory, memory));
+    *taken = error == 0;
+    if (error != 0) {
+        external->memory = NULL;
+        ignis__external_refused(call, external->device, "cuImportExternalMemory", error, kind,
+                                ", or desc.size is not that of the memory object");
+        return false;
+    }
+    whole.size = memory->size;
+    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer, (&external->mapped, external->memory, &whole));
+}
+
+IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc)
+{
+    static const char call[] = "ignis_external_array";
+    ignis_array none = IGNIS__ZERO, result = IGNIS__ZERO;
+    const ignis__external_kind *kind;
+    ignis__external_memory_desc memory = IGNIS__ZERO;
+    ignis__external *external;
+    ignis_array_desc array;
+    ignis__device *device;
+    ignis__binding binding;
+    int64_t bytes = 0;
+    bool taken = false;
+    if (!ignis__enter(call))
+        return none;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return none;
+    }
+    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+        !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
+        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
+        return none;
+    kind = &ignis__memory_kinds[desc->type];
+    device = ignis__device_get(call, desc->device == 0 ? ignis__thread_now()->device : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &memory.os))
+        return none;
+    external = (ignis__external *)ignis__alloc(sizeof *external);
+    if (!external)
+        ignis__fail_host_memory(call, sizeof *external);
+    if (external && ignis__device_enter(call, device, &binding)) {
+        memory.type = kind->type;
+        memory.size = (unsigned long long)desc->size;
+        memory.flags = desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
+        external->device = device;
+        memset(&array, 0, sizeof array);
+        if (ignis__external_map(call, external, &memory, kind->name, &taken)) {
+            array.shape = desc->shape;
+            array.dtype = desc->dtype;
+            array.device = desc->device;
+            array.ptr = (void *)(uintptr_t)(external->mapped + (unsigned long long)desc->offset);
+            array.release_fn = ignis__external_release;
+            array.release_data = external;
+            array.tag = desc->tag;
+            result = ignis__array_create_over(call, &array, true);
+        }
+        if (!result.id)
+            ignis__external_close(external);
+        ignis__device_leave(&binding);
+    }
+    ignis__external_settle(desc->fd, &memory.os, taken, result.id != 0);
+    if (!result.id)
+        ignis__free(external);
+    return result;
+}
+
+/* --- fences -------------------------------------------------------------------------------------------------------------- */
+
+/*  The last use of a fence on a stream. */
+typedef struct ignis__fence_use {
+    void *stream;
+    ignis__spare_event *event; /* behind it */
+    struct ignis__fence_use *next;
+} ignis__fence_use;
+
+typedef struct ignis__fence {
+    ignis__slot slot; /* its lock guards the rest */
+    ignis__device *device;
+    void *semaphore;
+    uint64_t signaled; /* the last value that it was to be set to */
+    ignis__fence_use *uses;
+    bool unmarked; /* an event could not be recorded */
+} ignis__fence;
+
+static ignis__pool ignis__fences = IGNIS__POOL(ignis__fence, IGNIS__KIND_FENCE, "fence", IGNIS_DIAG_FENCE_FREED);
+
+IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc)
+{
+    static const char call[] = "ignis_external_fence";
+    ignis_fence result = IGNIS__ZERO;
+    ignis__semaphore_desc semaphore = IGNIS__ZERO;
+    ignis__device *device;
+    ignis__binding binding;
+    ignis__fence *fence;
+    int error = -1;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
+        return result;
+    device = ignis__device_get(call, desc->device == 0 ? ignis__thread_now()->device : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
+    if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &semaphore.os))
+        return result;
+    fence = (ignis__fence *)ignis__pool_take(call, &ignis__fences);
+    if (fence && ignis__device_enter(call, device, &binding)) {
+        semaphore.type = ignis__fence_kinds[desc->type].type;
+        error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
+        if (error != 0)
+            ignis__external_refused(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
+                                    ", or is of no timeline");
+        ignis__device_leave(&binding);
+    }
+    ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
+    if (fence && error == 0) {
+        fence->device = device;
+        fence->signaled = 0;
+        fence->uses = NULL;
+        fence->unmarked = false;
+        result.id = ignis__pool_publish(&ignis__fences, fence);
+    } else if (fence) {
+        ignis__pool_give(&ignis__fences, fence);
+    }
+    return result;
+}
+
+/*  Remembers what a stream has now as a use of the fence, which is locked; its device is entered. Uses that are over go. */
+static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
+{
+    ignis__fence_use **link = &fence->uses, *use;
+    ignis__spare_event *event = ignis__event_record(call, fence->device, stream);
+    if (!event)
+        return false;
+    while ((use = *link) != NULL && use->stream != stream) {
+        if (IGNIS__CUDA(cuEventQuery, (use->event->event)) == 0) {
+            *link = use->next;
+            ignis__event_give(fence->device, use->event);
+            ignis__free(use);
+        } else {
+            link = &use->next;
+        }
+    }
+    if (use) {
+        ignis__event_give(fence->device, use->event);
+    } else {
+        use = (ignis__fence_use *)ignis__alloc(sizeof *use);
+        if (!use) {
+            ignis__event_give(fence->device, event);
+            ignis__fail_host_memory(call, sizeof *use);
+            return false;
+        }
+        use->stream = stream;
+        use->next = fence->uses;
+        fence->uses = use;
+    }
+    use->event = event;
+    return true;
+}
+
+/*  Takes a fence apart, once its last use is over: the driver wants that. After a fault there is nothing to wait for. */
+static void ignis__fence_drop(const char *call, ignis__fence *fence)
+{
+    ignis__binding binding;
+    bool entered;
+    if (!ignis__pool_drop(fence))
+        return;
+    entered = !ignis__devices_lost() && ignis__device_enter(call, fence->device, &binding);
+    while (fence->uses) {
+        ignis__fence_use *use = fence->uses;
+        fence->uses = use->next;
+        if (entered && IGNIS__CUDA(cuEventSynchronize, (use->event->event)) != 0)
+            fence->unmarked = true;
+        ignis__event_give(fence->device, use->event);
+        ignis__free(use);
+    }
+    if (entered) {
+        if (fence->unmarked)
+            (void)ignis__device_finish(fence->device);
+        (void)IGNIS__CUDA(cuDestroyExternalSemaphore, (fence->semaphore));
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__fences, fence);
+}
+
+/*  Queues a wait for a value, or that it is set. */
+static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool signals)
+{
+    ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
+    ignis__semaphore_value wanted = IGNIS__ZERO;
+    ignis__device *device;
+    ignis__binding binding;
+    void *stream;
+    bool captured = false, ok;
+    if (!fence)
+        return ignis__failed();
+    device = fence->device;
+    if (!ignis__device_enter(call, device, &binding)) {
+        ignis__fence_drop(call, fence);
+        return ignis__failed();
+    }
+    stream = ignis__stream_now(device);
+    wanted.value = value;
+    ok = ignis__stream_captured(call, device, stream, &captured);
+    if (ok && captured)
+        ok =
+            ignis__fail_captured(call, signals ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
+                                                 "behind ignis_graph_launch"
+                                               : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
+                                                 "it before ignis_graph_launch");
+    ignis__mutex_lock(&fence->slot.lock);
+    if (ok && signals && value <= fence->signaled) {
+        ok = false;
+        ignis__fail(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s", (unsigned long long)value,
+                    (unsigned long long)fence->signaled, fence->signaled ? "was to be set to before" : "has at first");
+    }
+    if (ok && signals)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+    else if (ok)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuWaitExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+    if (ok && signals)
+        fence->signaled = value;
+    if (ok && !ignis__fence_mark(call, fence, stream)) {
+        fence->unmarked = true; /* it is queued all the same */
+        ok = false;
+    }
+    ignis__mutex_unlock(&fence->slot.lock);
+    ignis__device_leave(&binding);
+    ignis__fence_drop(call, fence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_fence_wait(ignis_fence fence, uint64_t value)
+{
+    return ignis__fence_queue("ignis_fence_wait", fence, value, false);
+}
+
+IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value)
+{
+    return ignis__fence_queue("ignis_fence_signal", fence, value, true);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
+{
+    static const char call[] = "ignis_fence_free";
+    ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
+    bool live;
+    if (!fence)
+        return ignis__failed();
+    live = ignis__handle_kill(fence);
+    if (!live)
+        ignis__fail_stale(call, &ignis__fences, handle.id);
+    ignis__fence_drop(call, fence);
+    return live ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD static void ignis__fences_close(const char *call)
+{
+    ignis__fence *fence;
+    uint64_t index = 0;
+    while ((fence = (ignis__fence *)ignis__pool_next(&ignis__fences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "fence of device %d", (int)(fence->device - ignis__devices));
+        ignis__handle_kill(fence);
+        ignis__fence_drop(call, fence);
+    }
+}
+
+/* --- buffers of OpenGL --------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__gl_buffer {
+    ignis__slot slot; /* its lock guards the rest, and is held while the buffer is mapped and unmapped */
+    ignis__device *device;
+    unsigned name;
+    void *resource;
+    ignis__storage *storage; /* of the array, while mapped; the buffer is one of its users */
+    ignis_array array;       /* over it, which the caller may free */
+} ignis__gl_buffer;
+
+static ignis__pool ignis__gl_buffers = IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
+
+IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_access access)
+{
+    static const char call[] = "ignis_gl_register";
+    static const unsigned flags[IGNIS_GL_ACCESS_COUNT] = {IGNIS__CU_GRAPHICS_NONE, IGNIS__CU_GRAPHICS_READ_ONLY,
+                                                          IGNIS__CU_GRAPHICS_WRITE_DISCARD};
+    ignis_gl_buffer result = IGNIS__ZERO;
+    ignis__gl_buffer *buffer;
+    ignis__device *device;
+    ignis__binding binding;
+    int error = -1;
+    if (!ignis__enter(call))
+        return result;
+    if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE are 0 to 2", (int)access);
+        return result;
+    }
+    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsMapResources) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnmapResources) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsResourceGetMappedPointer_v2) ||
+        (buffer = (ignis__gl_buffer *)ignis__pool_take(call, &ignis__gl_buffers)) == NULL)
+        return result;
+    device = ignis__device_current_enter(call, &binding);
+    if (device) {
+        error = IGNIS__CUDA(cuGraphicsGLRegisterBuffer, (&buffer->resource, name, flags[access]));
+        if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
+            ignis__cuda_fail(call, device, "cuGraphicsGLRegisterBuffer", error);
+        else if (error != 0)
+            ignis__fail_because(
+                IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of device %d, or that has no "
+                "buffer %u with storage",
+                ignis__cuda_name(error), error, (int)(device - ignis__devices), name);
+        ignis__device_leave(&binding);
+    }
+    if (error == 0) {
+        buffer->device = device;
+        buffer->name = name;
+        buffer->storage = NULL;
+        buffer->array.id = 0;
+        result.id = ignis__pool_publish(&ignis__gl_buffers, buffer);
+    } else {
+        ignis__pool_give(&ignis__gl_buffers, buffer);
+    }
+    return result;
+}
+
+static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
+{
+    if (ignis__pool_drop(buffer))
+        ignis__pool_give(&ignis__gl_buffers, buffer);
+}
+
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+{
+    ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
+    if (!buffer)
+        return NULL;
+    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+        ignis__mutex_lock(&buffer->slot.lock);
+        if (ignis__pool_live(buffer))
+            return buffer;
+        ignis__mutex_unlock(&buffer->slot.lock);
+        ignis__fail_stale(call, &ignis__gl_buffers, handle.id); /* by another thread, meanwhile */
+        ignis__device_leave(binding);
+    }
+    ignis__gl_buffer_drop(buffer);
+    return NULL;
+}
+
+static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__binding *binding, bool ok)
+{
+    ignis__mutex_unlock(&buffer->slot.lock);
+    ignis__device_leave(binding);
+    ignis__gl_buffer_drop(buffer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The array over a buffer that is mapped on a stream. */
+static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
+{
+    ignis_array none = IGNIS__ZERO, result;
+    ignis_array_desc desc;
+    ignis__address address = 0;
+    ignis__array *array;
+    size_t size = 0;
+    int64_t numel = 0, element = ignis__dtypes[dtype].size;
+    int ordinal = (int)(buffer->device - ignis__devices);
+    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2, (&address, &size, buffer->resource)))
+        return none;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = *shape;
+    if (shape->ndim == 0) {
+        desc.shape.ndim = 1;
+        desc.shape.dim[0] = (int64_t)size / element;
+    }
+    if (!ignis__shape_check(call, &desc.shape, dtype, &numel))
+        return none;
+    if ((uint64_t)(numel * element) > size) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu", (long long)(numel * element),
+                    buffer->name, (unsigned long long)size);
+        return none;
+    }
+    desc.dtype = dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.stream = stream;
+    desc.ptr = (void *)(uintptr_t)address;
+    desc.tag = "gl";
+    result = ignis__array_create_over(call, &desc, true);
+    array = result.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, result.id) : NULL;
+    if (array) {
+        buffer->storage = array->storage;
+        buffer->array = result;
+        ignis__atomic_add(&array->storage->users, 1);
+        ignis__array_drop(call, array);
+    }
+    return result;
+}
+
+IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ignis_shape shape)
+{
+    static const char call[] = "ignis_gl_map";
+    ignis_array result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    void *stream;
+    if (!buffer)
+        return result;
+    dtype = dtype ? dtype : IGNIS_F32;
+    stream = ignis__stream_now(buffer->device);
+    if (buffer->storage)
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped already", buffer->name);
+    else if (ignis__dtype_valid(call, dtype) &&
+             !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsMapResources, (1, &buffer->resource, stream))) {
+        result = ignis__gl_array(call, buffer, dtype, &shape, stream);
+        if (!result.id)
+            (void)IGNIS__CUDA(cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    }
+    (void)ignis__gl_leave(buffer, &binding, true);
+    return result;
+}
+
+/*  Gives the memory of a locked buffer, whose arrays are gone, back to OpenGL, behind the work of all streams on it. */
+static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
+{
+    ignis__storage *storage = buffer->storage;
+    void *stream;
+    bool ordered = true, ok;
+    int i;
+    ignis__mutex_lock(&storage->lock);
+    stream = storage->stream;
+    for (i = 0; i < storage->used_on_count; i++)
+        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
+    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ignis__mutex_unlock(&storage->lock);
+    if (!ok)
+        return false;
+    buffer->storage = NULL;
+    buffer->array.id = 0;
+    ignis__storage_drop(call, storage);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
+{
+    static const char call[] = "ignis_gl_unmap";
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    bool live, ok = false;
+    uint64_t users;
+    if (!buffer)
+        return ignis__failed();
+    if (!buffer->storage) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is not mapped", buffer->name);
+        return ignis__gl_leave(buffer, &binding, false);
+    }
+    live = ignis_array_is_live(buffer->array);
+    users = ignis__atomic_load(&buffer->storage->users) - 1 - (uint64_t)live; /* beside the buffer and the array */
+    if (users > 0)
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call, "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped",
+                    buffer->name, (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
+    else
+        ok = !live || ignis__array_free_as(call, buffer->array, IGNIS_OWNER_IGNIS) == IGNIS_OK;
+    ok = ok && ignis__gl_return(call, buffer);
+    return ignis__gl_leave(buffer, &binding, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
+{
+    static const char call[] = "ignis_gl_unregister";
+    ignis__binding binding;
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    bool ok = false;
+    if (!buffer)
+        return ignis__failed();
+    if (buffer->storage) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
+    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+        ignis__pool_kill(buffer);
+        ignis__pool_drop(buffer); /* the handle's own hold */
+        ok = true;
+    }
+    return ignis__gl_leave(buffer, &binding, ok);
+}
+
+/*  Arrays are closed before. Without an OpenGL context in this thread the driver may refuse, and frees the rest with the device. */
+IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
+{
+    ignis__gl_buffer *buffer;
+    ignis__binding binding;
+    uint64_t index = 0;
+    while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
+        bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
+        if (entered && buffer->storage)
+            (void)ignis__gl_return(call, buffer);
+        if (buffer->storage) {
+            ignis__storage_drop(call, buffer->storage);
+            buffer->storage = NULL;
+        }
+        if (entered) {
+            (void)IGNIS__CUDA(cuGraphicsUnregisterResource, (buffer->resource));
+            ignis__device_leave(&binding);
+        }
+        ignis__handle_kill(buffer);
+        ignis__gl_buffer_drop(buffer);
+    }
 }
 
 /* ===============================================================================================================
@@ -30600,7 +42664,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     if (ignis__global.dry_run && strchr(dry, '.'))
         (void)ignis_memory_snapshot(dry);
 #ifndef IGNIS_NO_TENSORS
+#ifdef IGNIS_MODELS
+    ignis__sequences_close(call);
+#endif
     ignis__graphs_close(call);
+#endif
+#ifdef IGNIS_MODELS
+    ignis__models_close(call);
+    ignis__tokenizers_close(call);
 #endif
     if (ignis__collective_close)
         ignis__collective_close(call);
@@ -30612,6 +42683,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__arrays_close(call);
     ignis__tickets_close(call);
     ignis__kernels_close(call);
+    ignis__fences_close(call);
+    ignis__gl_buffers_close(call);
     ignis__events_close(call);
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
@@ -30675,6 +42748,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))
 #define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
 #define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
+#define ignis_tokenizer_open(...) IGNIS__AT(ignis_tokenizer_open(__VA_ARGS__))
 #define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
 #define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
 #define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
@@ -30682,6 +42756,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
 #define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
 #define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))
+#define ignis_external_array(...) IGNIS__AT(ignis_external_array(__VA_ARGS__))
+#define ignis_gl_map(...) IGNIS__AT(ignis_gl_map(__VA_ARGS__))
 #define ignis_array_create(...) IGNIS__AT(ignis_array_create(__VA_ARGS__))
 #define ignis_array_to_host_async(...) IGNIS__AT(ignis_array_to_host_async(__VA_ARGS__))
 #define ignis_array_from_host_async(...) IGNIS__AT(ignis_array_from_host_async(__VA_ARGS__))
@@ -30773,6 +42849,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_kernel_launch(...) IGNIS__AT(ignis_kernel_launch(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#define ignis_model_open(...) IGNIS__AT(ignis_model_open(__VA_ARGS__))
+#define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
+#define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 
 /*  LICENCE

@@ -87,15 +87,19 @@
         file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
 
             IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
-            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_PIPE      two FIFOs
             IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
+
+        On Windows IGNIS_CHANNEL_PIPE is a named pipe, the default and all that there is. It carries descriptors, too, which are handles there:
+        (int)(intptr_t)handle, as 32 bits of a HANDLE count. They arrive as handles of the receiving process, with the same access.
 
         Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
         channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
         close it. Messages that it sent before are received first. That the other side has closed is not logged as an
         error; that it died is.
 
-        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
+        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0 (on Windows there is nothing to wait for, so
+        it does that now and then):
 
     ---- begin example channel_loop
     ignis_channel_desc meet = {.name = "loop"};
@@ -125,14 +129,20 @@
         trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
         closed on exec, and the channels of a forked child are closed at once.
 
+        On Windows the folder is $IGNIS_COMM_DIR, else %LOCALAPPDATA%\ignis. One that Ignis makes lets in its user alone; one that is there is
+        taken as it is. The pipe lets in its user alone, too; its name is random, and stands in the server's file in that folder. The system
+        tells which process is at the other side, and both prove that they know the token, as above. Handles are put into that process by
+        DuplicateHandle once it has proven itself, and those that it has not taken are closed with its channel. A process that may not open
+        the other one, as that has more rights, gets IO when it sends some.
+
     ON SHARING (>>share)
 
         An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
         exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. No
         message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
         ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
-        before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
-        shared; memory can, by ignis_vmm_export and ignis_vmm_handle_duplicate.
+        before telling the other side to read. Both processes have to see the GPU; its number may differ. It is the same on Windows, through
+        a named pipe.
 
     ON COMMUNICATORS (>>job, >>comm)
 
@@ -490,7 +500,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
 /*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in another process of this user
-    Its number, in out->win32, can then be sent as 8 bytes. Elsewhere a descriptor travels through a socket: ignis_channel_send.
+    Its number, in out->win32, can then be sent as 8 bytes. ignis_channel_send does both at once, and elsewhere sends descriptors.
     Returns: IGNIS_OK, and *out filled.
     Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
     Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the caller's.
@@ -536,7 +546,7 @@ typedef struct ignis_channel {
 typedef enum ignis_channel_method {
     IGNIS_CHANNEL_DEFAULT = 0, /* IGNIS_CHANNEL_SOCKET; on Windows IGNIS_CHANNEL_PIPE */
     IGNIS_CHANNEL_SOCKET,      /* a unix socket: the one that descriptors travel through; not on Windows */
-    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe */
+    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe, which handles travel through */
     IGNIS_CHANNEL_SHM,         /* two rings in a shared file; not on Windows */
     IGNIS_CHANNEL_METHOD_COUNT
 } ignis_channel_method;
@@ -554,7 +564,7 @@ typedef struct ignis_channel_info {
     ignis_channel_method method;
     bool server;      /* it listens: ignis_channel_serve made it */
     bool alive;       /* the other side is there; of a server: it listens */
-    int64_t peer_pid; /* process of the other side; for a socket as the kernel says, else as the peer says; 0: unknown */
+    int64_t peer_pid; /* process of the other side; for a socket and on Windows as the system says, else as the peer says; 0: unknown */
     int64_t peer_uid; /* its user; -1: unknown */
     int64_t refused;  /* connections that a server has refused */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
@@ -604,10 +614,10 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void 
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
 
 /*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, and descriptors with it
-    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0.
+    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they are handles, as int.
     Returns: IGNIS_OK once the system has taken it; the other side need not have read it.
     Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: descriptors need
-    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO.
+    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO (also, on Windows: it may be given no handles).
     Ownership: the descriptors stay the caller's, who may close them afterwards.
     Threads: any; those who send on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count);
@@ -668,9 +678,9 @@ typedef struct ignis_transport_desc {
 } ignis_transport_desc;
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
-    descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
-    imports the handle first takes it from there. */
+    ignis_transport_handle_fds says which; on Windows they are handles, as int. With an exchange method that carries none, handles of all
+    kinds but IGNIS_TRANSPORT_VMM need none: what belongs to them lies under a name in the private folder (that of the channel, else the default
+    one of channels), and whoever imports the handle first takes it from there. */
 #define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
@@ -811,7 +821,7 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     a descriptor.
     Returns: IGNIS_OK, or the reason.
     Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
-    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs IGNIS_CHANNEL_SOCKET).
+    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs a channel that carries descriptors).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -874,8 +884,8 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
     becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
     memory: who may write when is theirs to agree on, by messages through the channel.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
-    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a channel of the
+    default method; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
     until the other process has freed its array, or died. Closing the channel changes nothing of that.
     Threads: any. Waits. */
@@ -1309,8 +1319,45 @@ IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
 #define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
 #define IGNIS__VMM_HANDLES "NT handles"
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* what descriptors travel through */
 
-/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
+/*  A security descriptor that lets in this process' user alone; what lies in a folder of his has it, too. LocalFree ends it; null: the system
+    tells no user. */
+static PSECURITY_DESCRIPTOR ignis__security_make(void)
+{
+    union {
+        TOKEN_USER user;
+        char room[sizeof(TOKEN_USER) + 68]; /* SECURITY_MAX_SID_SIZE */
+    } who;
+    PSECURITY_DESCRIPTOR made = NULL;
+    HANDLE token = NULL;
+    char *name = NULL, text[256];
+    DWORD size = 0;
+    if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) &&
+        GetTokenInformation(token, TokenUser, &who, (DWORD)sizeof who, &size) && ConvertSidToStringSidA(who.user.User.Sid, &name)) {
+        snprintf(text, sizeof text, "D:P(A;OICI;GA;;;%s)", name);
+        if (!ConvertStringSecurityDescriptorToSecurityDescriptorA(text, SDDL_REVISION_1, &made, NULL))
+            made = NULL;
+        LocalFree(name);
+    }
+    if (token)
+        CloseHandle(token);
+    return made;
+}
+
+/*  The same, made once. */
+static PSECURITY_DESCRIPTOR ignis__security(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static PSECURITY_DESCRIPTOR descriptor;
+    ignis__mutex_lock(&lock);
+    if (!descriptor)
+        descriptor = ignis__security_make();
+    ignis__mutex_unlock(&lock);
+    return descriptor;
+}
+
+/*  OBJECT_ATTRIBUTES with it; null: Windows makes none. */
 static void *ignis__vmm_security(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
@@ -1324,10 +1371,19 @@ static void *ignis__vmm_security(void)
     } object;
     ignis__mutex_lock(&lock);
     object.length = (ULONG)sizeof object;
-    if (!object.descriptor)
-        ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &object.descriptor, NULL);
+    object.descriptor = ignis__security();
     ignis__mutex_unlock(&lock);
     return object.descriptor ? &object : NULL;
+}
+
+/*  Where other systems have descriptors, Windows has handles: numbers of which 32 bits count, so that they fit. */
+static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
+static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
+static int ignis__memory_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
+static void ignis__memory_set(ignis_vmm_handle *handle, int fd)
+{
+    handle->type = IGNIS_VMM_HANDLE_WIN32;
+    handle->win32 = (void *)ignis__fd_handle(fd);
 }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
@@ -1355,8 +1411,15 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
 #define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
 #define IGNIS__VMM_HANDLES "file descriptors"
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_SOCKET
 
 static void *ignis__vmm_security(void) { return NULL; }
+static int ignis__memory_fd(const ignis_vmm_handle *handle) { return handle->fd; }
+static void ignis__memory_set(ignis_vmm_handle *handle, int fd)
+{
+    handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle->fd = fd;
+}
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -2562,6 +2625,10 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
     int error;
+    if (array->storage->external)
+        return ignis__refuse(IGNIS_DIAG_NOT_SHAREABLE, call,
+                             "array #%llu lies in memory of a graphics API, which exports it itself to who asks that",
+                             (unsigned long long)array->id);
     if (!address || array->storage->block)
         return ignis__refuse(
             IGNIS_DIAG_NOT_SHAREABLE, call,
@@ -2775,8 +2842,33 @@ static void ignis__file_drop(ignis__file *file)
         CloseHandle(*file);
     *file = IGNIS__NO_FILE;
 }
-static void ignis__fd_drop(int *fd) { *fd = -1; }
-static void ignis__fds_close(const int *fds, int count) { (void)fds, (void)count; }
+static void ignis__fd_drop(int *fd)
+{
+    if (*fd > 0)
+        CloseHandle(ignis__fd_handle(*fd));
+    *fd = -1;
+}
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        CloseHandle(ignis__fd_handle(fds[--count]));
+}
+static bool ignis__fd_open(int fd)
+{
+    DWORD flags;
+    return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
+}
+
+/*  Tells what the last call said by errno, as other systems do. */
+static bool ignis__errno_set(void)
+{
+    DWORD error = GetLastError();
+    errno = error == ERROR_NOT_ENOUGH_MEMORY || error == ERROR_COMMITMENT_LIMIT ? ENOMEM
+            : error == ERROR_ACCESS_DENIED                                      ? EACCES
+            : error == ERROR_INVALID_HANDLE                                     ? EBADF
+                                                                                : EIO;
+    return false;
+}
 
 static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
 
@@ -2784,18 +2876,25 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists. Folders of a user's profile are private to him. */
+/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in its user alone, and those of a user's
+    profile are his. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
+    WCHAR wide[IGNIS__WIDE];
+    SECURITY_ATTRIBUTES security;
     int length = (int)strlen(path);
+    security.nLength = (DWORD)sizeof security;
+    security.bInheritHandle = FALSE;
+    security.lpSecurityDescriptor = ignis__security();
     if (length == 0) {
         bool given = home && *home;
         if (!given)
             home = ignis__env("LOCALAPPDATA");
         length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
     }
-    if (length < 0 || (size_t)length >= size || !ignis__folder_make(path))
+    if (length < 0 || (size_t)length >= size ||
+        (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
         return ignis__refuse(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path,
                              (int)size - 1);
     return true;
@@ -2896,6 +2995,8 @@ static void ignis__fds_close(const int *fds, int count)
     while (count > 0)
         close(fds[--count]);
 }
+
+static bool ignis__fd_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 
@@ -3182,6 +3283,8 @@ typedef struct ignis__wire {
     char path[IGNIS__PATH_MAX]; /* of what clients connect to */
     ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
     bool named;                 /* what is at the path is ours to remove */
+    bool proven;                /* the other side knows the secret */
+    ignis__file process;        /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
     int attempt;                /* at connecting, from 0 on: of several addresses each takes another one */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
@@ -3214,6 +3317,7 @@ typedef struct ignis__wire_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
     bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    bool descriptors;   /* messages bring some, and the system says which process they come from */
     bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener); /* null: there is nothing to do before accept */
     bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
                    ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
@@ -3225,7 +3329,13 @@ typedef struct ignis__wire_kind {
     bool (*alive)(ignis__wire *wire);
     void (*shutdown)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
     void (*remove)(ignis__wire *wire);   /* removes what is at the path; null: it has no name of its own */
+    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them back; null: they need none */
+    bool (*give)(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers);
+    void (*take_back)(const ignis__wire *wire, const uint64_t *numbers, int count);
 } ignis__wire_kind;
+
+/*  Bytes of such numbers behind a message. */
+static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count) { return wire->kind->give ? fd_count * sizeof(uint64_t) : 0; }
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -3238,7 +3348,8 @@ static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
     if (head.version != IGNIS__WIRE_VERSION)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
                                   head.version, IGNIS__WIRE_VERSION);
-    if (head.size > wire->capacity || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
+    if (head.size > wire->capacity ||
+        head.fd_count > (wire->kind->descriptors && (wire->kind->packets || wire->proven) ? IGNIS_CHANNEL_MAX_FDS : 0u))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
                                   head.size, head.fd_count);
     if (head.sequence != wire->received)
@@ -3262,6 +3373,22 @@ static void ignis__inbox_clear(ignis__wire *wire)
     wire->inbox_whole = false;
 }
 
+/*  The message in the inbox is whole: its descriptors, where they came as numbers behind it. */
+static bool ignis__inbox_numbers(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ignis__head head = ignis__head_of(wire);
+    uint64_t number;
+    uint32_t i;
+    for (i = 0; wire->kind->give && i < head.fd_count; i++) {
+        memcpy(&number, wire->inbox + sizeof head + head.size + i * sizeof number, sizeof number);
+        if (number == 0 || number > INT32_MAX)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message brings a handle that is none");
+        wire->inbox_fds[i] = (int)number;
+        wire->inbox_fd_count = (int)i + 1;
+    }
+    return true;
+}
+
 /*  The message in the inbox was taken. */
 static void ignis__inbox_next(ignis__wire *wire)
 {
@@ -3274,11 +3401,13 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
 {
     size_t head_size = sizeof(ignis__head);
     while (!wire->inbox_whole) {
-        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
+        size_t wanted = head_size;
         int64_t got;
         bool whole;
         if (wire->kind->packets)
-            wanted = head_size + wire->capacity;
+            wanted += wire->capacity;
+        else if (wire->inbox_size >= head_size)
+            wanted += ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
         got = wire->kind->read(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
         if (got < 0)
             return false;
@@ -3296,7 +3425,9 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
+        if (whole && !ignis__inbox_numbers(trouble, wire))
+            return false;
         if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
@@ -3304,6 +3435,19 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
         wire->inbox_whole = whole;
     }
     return true;
+}
+
+/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have whole are taken back. */
+static void ignis__outbox_clear(ignis__wire *wire)
+{
+    ignis__head head;
+    uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
+    if (wire->outbox_done < wire->outbox_size && wire->kind->take_back) {
+        memcpy(&head, wire->outbox, sizeof head);
+        memcpy(numbers, wire->outbox + sizeof head + head.size, head.fd_count * sizeof *numbers);
+        wire->kind->take_back(wire, numbers, (int)head.fd_count);
+    }
+    wire->outbox_size = wire->outbox_done = 0;
 }
 
 /*  Hands what is in the outbox to the system. */
@@ -3319,7 +3463,7 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
         else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
             return false;
     }
-    wire->outbox_size = wire->outbox_done = 0;
+    ignis__outbox_clear(wire);
     ignis__atomic_store(&wire->unsent, 0);
     return true;
 }
@@ -3330,7 +3474,9 @@ static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int typ
                              int fd_count, const ignis__until *until)
 {
     ignis__head head;
-    if (!ignis__wire_flush(trouble, wire, until))
+    uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
+    size_t tail = ignis__wire_tail(wire, (size_t)fd_count);
+    if (!ignis__wire_flush(trouble, wire, until) || (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
         return false;
     head.magic = IGNIS__WIRE_MAGIC;
     head.version = IGNIS__WIRE_VERSION;
@@ -3341,11 +3487,13 @@ static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int typ
     memcpy(wire->outbox, &head, sizeof head);
     if (size > 0)
         memcpy(wire->outbox + sizeof head, data, size);
-    wire->outbox_size = sizeof head + size;
+    if (tail > 0)
+        memcpy(wire->outbox + sizeof head + size, numbers, tail);
+    wire->outbox_size = sizeof head + size + tail;
     wire->outbox_fds = fds;
     wire->outbox_fd_count = fd_count;
     if (!ignis__wire_flush(trouble, wire, until) && (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
-        wire->outbox_size = wire->outbox_done = 0;
+        ignis__outbox_clear(wire);
         return false;
     }
     ignis__atomic_store(&wire->unsent, wire->outbox_size - wire->outbox_done);
@@ -3355,8 +3503,15 @@ static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int typ
 
 static void ignis__wire_free(ignis__wire *wire)
 {
+    ignis__trouble ignored;
+    int left = 1000;
     if (!wire)
         return;
+    if (wire->kind->give && wire->capacity > 0) { /* what was put into this process, and nobody takes any more */
+        while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
+            ignis__inbox_next(wire);
+        ignis__outbox_clear(wire);
+    }
     ignis__inbox_clear(wire);
     if (wire->named)
         wire->kind->remove(wire);
@@ -3368,6 +3523,7 @@ static void ignis__wire_free(ignis__wire *wire)
         ignis__file_drop(&wire->out);
     ignis__file_drop(&wire->in);
     ignis__file_drop(&wire->shared_file);
+    ignis__file_drop(&wire->process);
     ignis__free(wire->inbox);
     ignis__free(wire->outbox);
     ignis__free(wire);
@@ -3376,7 +3532,7 @@ static void ignis__wire_free(ignis__wire *wire)
 /*  Room for messages of so many bytes; nothing is arriving or leaving. */
 static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
 {
-    size_t bytes = sizeof(ignis__head) + capacity;
+    size_t bytes = sizeof(ignis__head) + capacity + ignis__wire_tail(wire, IGNIS_CHANNEL_MAX_FDS);
     if (wire->capacity >= capacity)
         return true;
     ignis__free(wire->inbox);
@@ -3394,7 +3550,7 @@ static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_
         ignis__trouble_memory(trouble, sizeof *wire);
         return NULL;
     }
-    wire->in = wire->out = wire->shared_file = IGNIS__NO_FILE;
+    wire->in = wire->out = wire->shared_file = wire->process = IGNIS__NO_FILE;
     wire->kind = kind;
     wire->peer_uid = -1;
     snprintf(wire->path, sizeof wire->path, "%s", path);
@@ -3421,16 +3577,23 @@ typedef struct ignis__name_record {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
     unsigned char secret[IGNIS__SECRET];
+    uint64_t place; /* of the server's pipe, on Windows */
 } ignis__name_record;
 
 #ifdef _WIN32
 
 static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
 {
-    *file = ignis__file_handle(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, CREATE_ALWAYS,
-                               FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE);
-    if (*file != IGNIS__NO_FILE)
-        return true;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        *file = ignis__file_handle(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, CREATE_ALWAYS,
+                                   FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE);
+        if (*file != IGNIS__NO_FILE)
+            return true;
+        if (GetLastError() != ERROR_ACCESS_DENIED)
+            break;
+        ignis__sleep_us(1000); /* somebody reads the file of a server that has gone */
+    }
     if (GetLastError() == ERROR_SHARING_VIOLATION)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
@@ -3511,6 +3674,7 @@ typedef struct ignis__listener {
     ignis__file file, name_file, poll; /* poll: one descriptor to wait for all that may come */
     bool named;                        /* what is at the path is ours to remove */
     unsigned char secret[IGNIS__SECRET];
+    uint64_t place; /* random, in the name's record */
     uint64_t refused, arrivals;
     struct {
         ignis__wire *wire;
@@ -3712,10 +3876,21 @@ static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, 
     return true;
 }
 
+/*  The other side is who it should be, and from here on its messages may bring descriptors. */
+static void ignis__wire_proven(ignis__wire *wire)
+{
+#ifdef _WIN32
+    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)wire->peer_pid);
+    wire->process = process ? process : IGNIS__NO_FILE;
+#endif
+    wire->proven = true;
+}
+
 /*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
 static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
 {
     ignis__inbox_next(wire);
+    ignis__wire_proven(wire);
     if (wire->named)
         wire->kind->remove(wire);
     wire->named = false;
@@ -3770,8 +3945,10 @@ IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *t
     record.has_secret = !secret;
     if (secret)
         memcpy(listener->secret, secret, sizeof listener->secret);
-    else if (!ignis__random_bytes(listener->secret, sizeof listener->secret))
+    if ((!secret && !ignis__random_bytes(listener->secret, sizeof listener->secret)) ||
+        !ignis__random_bytes(&listener->place, sizeof listener->place))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+    record.place = listener->place;
     if (record.has_secret)
         memcpy(record.secret, listener->secret, sizeof record.secret);
     if (name_path) {
@@ -3839,6 +4016,7 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
     }
     if (head.type == IGNIS__HEAD_WELCOME) {
         ignis__inbox_next(wire);
+        ignis__wire_proven(wire);
         return true;
     }
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
@@ -4084,8 +4262,8 @@ static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bo
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_socket = {
-    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_accept, NULL, ignis__socket_connect, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
+    IGNIS_CHANNEL_SOCKET, "sock", true, true, ignis__socket_listen, ignis__socket_accept, NULL, ignis__socket_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
 /* clang-format on */
 
 #endif
@@ -4401,11 +4579,11 @@ static void ignis__shm_shutdown(ignis__wire *wire) { (void)ignis__shm_lock(wire,
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
-    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_remove};
+    IGNIS_CHANNEL_PIPE, "pipe", false, false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
+    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_remove, NULL, NULL};
 static const ignis__wire_kind ignis__wire_memory = {
-    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_accept, ignis__shm_alive, ignis__shm_connect, ignis__shm_write,
-    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_shutdown, ignis__shm_remove};
+    IGNIS_CHANNEL_SHM, "shm", false, false, NULL, ignis__shm_accept, ignis__shm_alive, ignis__shm_connect, ignis__shm_write,
+    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_shutdown, ignis__shm_remove, NULL, NULL};
 /* clang-format on */
 /*  By ignis_channel_method. */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
@@ -4413,7 +4591,8 @@ static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket,
 
 #else /* Windows */
 
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. */
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. Its name is random, and lies in the
+   name's file: the names of pipes are anybody's. */
 
 static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
@@ -4423,20 +4602,32 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
+static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
+{
+    snprintf(path, IGNIS__PATH_MAX, "\\\\.\\pipe\\ignis-%016llx", (unsigned long long)place);
+}
+
+static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
+{
+    (void)trouble;
+    ignis__pipe_path(listener->path, listener->place);
+    return true;
+}
+
 static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
     if (listener->pending_count > 0)
         return false;
-    security.nLength = sizeof security;
+    security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
-    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
-        return ignis__pipe_trouble(trouble, "the owner's security descriptor");
+    security.lpSecurityDescriptor = ignis__security();
+    if (!security.lpSecurityDescriptor)
+        return ignis__pipe_trouble(trouble, "the user's security descriptor");
     fresh->in = fresh->out =
         CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
                          PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
                          IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
-    LocalFree(security.lpSecurityDescriptor);
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
 }
 
@@ -4454,12 +4645,18 @@ static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
+    ignis__name_record record;
+    if (!ignis__name_file_read(wire->path, &record, sizeof record)) {
+        *again = true;
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no server in %s", wire->path);
+    }
+    ignis__pipe_path(wire->path, record.place);
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
-    wire->peer_pid = (int64_t)pid; /* the name of a pipe is anybody's; that it is the right server, it has to prove */
+    wire->peer_pid = (int64_t)pid;
     return true;
 }
 
@@ -4492,14 +4689,42 @@ static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to
     return true;
 }
 
-static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
+static bool ignis__pipe_alive(ignis__wire *wire)
+{
+    bool ended = wire->process != IGNIS__NO_FILE && WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0;
+    return !ended && PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0;
+}
 
-static void ignis__pipe_remove(ignis__wire *wire) { (void)wire; }
+static void ignis__pipe_take_back(const ignis__wire *wire, const uint64_t *numbers, int count)
+{
+    while (count > 0)
+        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE, DUPLICATE_CLOSE_SOURCE);
+}
+
+static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers)
+{
+    HANDLE made;
+    int i;
+    if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it", (long long)wire->peer_pid);
+    for (i = 0; i < count; i++) {
+        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) {
+            DWORD error = GetLastError();
+            ignis__pipe_take_back(wire, numbers, i);
+            if (WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0)
+                return ignis__trouble_lost(trouble);
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a handle cannot be given to process %lld: Windows error %lu",
+                                      (long long)wire->peer_pid, error);
+        }
+        numbers[i] = (uint64_t)(uintptr_t)made;
+    }
+    return true;
+}
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
-    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_remove};
+    IGNIS_CHANNEL_PIPE, "pipe", false, true, ignis__pipe_listen, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect,
+    ignis__pipe_write, ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, NULL, ignis__pipe_give, ignis__pipe_take_back};
 /* clang-format on */
 static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
 
@@ -4526,8 +4751,8 @@ static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX],
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
         return false;
     name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
-#ifdef _WIN32
-    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", name);
+#ifdef _WIN32 /* where to connect stands in that file */
+    length = snprintf(address->path, sizeof address->path, "%s", address->name_path);
 #else
     length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
 #endif
@@ -4751,17 +4976,13 @@ static bool ignis__channel_send_check(const char *call, const ignis__wire *wire,
                              IGNIS_CHANNEL_MAX_FDS);
     if ((size > 0 && !ignis__given(call, "data", data)) || (fd_count > 0 && !ignis__given(call, "fds", fds)))
         return false;
-    if (fd_count > 0 && !wire->kind->packets)
+    if (fd_count > 0 && !wire->kind->descriptors)
         return ignis__refuse(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
                              "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
                              ignis__method_names[wire->kind->method]);
-    for (i = 0; i < fd_count; i++) {
-#ifndef _WIN32
-        if (fcntl(fds[i], F_GETFD) >= 0)
-            continue;
-#endif
-        return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
-    }
+    for (i = 0; i < fd_count; i++)
+        if (!ignis__fd_open(fds[i]))
+            return ignis__refuse(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
     return true;
 }
 
@@ -4970,8 +5191,6 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
     lease, a file with a copy. */
 #ifdef _WIN32
 
-#define IGNIS__LEASES 0 /* ignis_transport_release_handle does without */
-
 static uint64_t ignis__host_hash(void)
 {
     char name[MAX_COMPUTERNAME_LENGTH + 1];
@@ -4979,28 +5198,91 @@ static uint64_t ignis__host_hash(void)
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
-static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
-static bool ignis__lease_ended(int end) { return (void)end, false; }
-static bool ignis__process_ending(int64_t pid) { return (void)pid, false; }
-static int ignis__fd_copy(int fd) { return fd; }
-static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
-/*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] is broken when nobody has. */
+static bool ignis__lease_make(const char *path, int ends[2])
+{
+    HANDLE in = NULL, out = NULL;
+    (void)path; /* a pipe carries all that a handle needs, and there are no channels without */
+    if (!CreatePipe(&in, &out, NULL, 0))
+        return ignis__errno_set();
+    ends[0] = ignis__fd_of(in);
+    ends[1] = ignis__fd_of(out);
+    return true;
+}
+static bool ignis__lease_ended(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
+
+/*  A process that ends has its exit code at once, and counts as ended when all its handles are closed. */
+static bool ignis__process_ending(int64_t pid)
+{
+    HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
+    DWORD code = STILL_ACTIVE;
+    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE && WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+    if (process)
+        CloseHandle(process);
+    return ending;
+}
+
+static int ignis__fd_copy(int fd)
+{
+    HANDLE copy = NULL, self = GetCurrentProcess();
+    if (fd > 0 && DuplicateHandle(self, ignis__fd_handle(fd), self, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS))
+        return ignis__fd_of(copy);
+    return -1;
+}
+static bool ignis__file_publish(const char *part, const char *path)
+{
+    WCHAR wide[2][IGNIS__WIDE];
+    ignis__utf16(part, wide[0]), ignis__utf16(path, wide[1]);
+    if (MoveFileExW(wide[0], wide[1], 0))
+        return true;
+    (void)ignis__file_remove(part);
+    return false;
+}
+
+/*  Nothing lies under a name. */
 static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
 static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
 static bool ignis__name_there(const char *path) { return (void)path, false; }
-static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
-static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
-static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
-static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
+
+/*  Host memory that processes share, which the system keeps as large as it was made. */
+static int ignis__shared_make(size_t size)
+{
+    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32), (DWORD)size, NULL);
+    return made ? ignis__fd_of(made) : (ignis__errno_set(), -1);
+}
+
+static void *ignis__shared_map(int fd, size_t size)
+{
+    void *data = MapViewOfFile(ignis__fd_handle(fd), FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, size);
+    return data ? data : (ignis__errno_set(), (void *)NULL);
+}
+static void ignis__shared_unmap(void *data, size_t size) { (void)size, UnmapViewOfFile(data); }
+
 static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
-    return (void)fd, (void)data, (void)size, (void)offset, (void)to_fd, false;
+    const int64_t grain = 65536; /* of offsets */
+    int64_t first = offset % grain;
+    char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
+                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first), (SIZE_T)(first + size));
+    if (!mapped)
+        return ignis__errno_set();
+    if (to_fd)
+        memcpy(mapped + first, data, (size_t)size);
+    else
+        memcpy(data, mapped + first, (size_t)size);
+    UnmapViewOfFile(mapped);
+    return true;
+}
+
+/*  At least so large: of memory without a file Windows knows whole pages. */
+static bool ignis__fd_has(int fd, int64_t size)
+{
+    char last;
+    return ignis__fd_move(fd, &last, 1, size - 1, false);
 }
 
 #else /* POSIX */
-
-#define IGNIS__LEASES 1
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5600,8 +5882,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
                              strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
-        facts->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        facts->memory.fd = fd;
+        ignis__memory_set(&facts->memory, fd);
         return true;
     }
     ignis__fd_drop(&fd);
@@ -5774,14 +6055,8 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
 
 static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
 {
-    (void)src, (void)dst;
-#ifdef _WIN32
-    ignis__text_add(why, "host memory is not shared between processes on Windows");
-    return false;
-#else
-    (void)why;
+    (void)src, (void)dst, (void)why;
     return true;
-#endif
 }
 
 static bool ignis__peer_start(const char *call, ignis__device *src, ignis__device *dst)
@@ -5979,6 +6254,9 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
     return &ignis__transport_kinds[transport->kind];
 }
 
+/*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
+static bool ignis__exchange_carries(const ignis__transport *transport) { return ignis__wire_kinds[transport->exchange]->descriptors; }
+
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
@@ -6106,7 +6384,7 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     transport->channel = handle;
     transport->exchange = channel->wire->kind->method;
     transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = transport->exchange == IGNIS_CHANNEL_SOCKET && transport->peer_pid != 0;
+    transport->peer_certain = channel->wire->kind->descriptors && transport->peer_pid != 0;
     slash = strrchr(channel->wire->path, '/');
     if (slash) /* the folder that both sides know */
         snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
@@ -6134,16 +6412,17 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->src = devices[0];
     out->dst = devices[1];
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
-    out->exchange = desc->exchange                                       ? desc->exchange
-                    : IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE
-                                                                         : IGNIS_CHANNEL_SOCKET;
+    out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
+    if (!ignis__wire_kinds[out->exchange])
+        return ignis__refuse(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+                             ignis__method_names[out->exchange]);
     if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
         return false;
     choice.kind = desc->kind;
     ignis__text_begin(&why, reason, sizeof reason);
     if (desc->kind == IGNIS_TRANSPORT_AUTO) {
         bool alone = desc->channel.id == 0;
-        if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
+        if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name,
@@ -6364,7 +6643,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    bool named = ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET && (IGNIS__LEASES || !ops->zero_copy), ok;
+    bool named = ops->named && !ignis__exchange_carries(transport), ok;
     uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
     char path[IGNIS__PATH_MAX];
@@ -6461,7 +6740,7 @@ static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
     const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
     *memory = !record->name && ops->descriptor;
-    return *memory + (IGNIS__LEASES && !record->name && ops->zero_copy);
+    return *memory + (!record->name && ops->zero_copy);
 }
 
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
@@ -6469,8 +6748,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     int count = 0;
     if (!handle || !fds)
         return 0;
-    if (handle->memory.type == IGNIS_VMM_HANDLE_POSIX_FD)
-        fds[count++] = handle->memory.fd;
+    if (handle->memory.type)
+        fds[count++] = ignis__memory_fd(&handle->memory);
     if (handle->has_lease)
         fds[count++] = handle->lease;
     return count;
@@ -6490,10 +6769,8 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
         return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
-    if (memory) {
-        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        handle->memory.fd = fds[0];
-    }
+    if (memory)
+        ignis__memory_set(&handle->memory, fds[0]);
     handle->has_lease = wanted > memory;
     if (handle->has_lease)
         handle->lease = fds[memory];
@@ -6612,8 +6889,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         handle->has_lease = true;
         handle->lease = fd;
     } else {
-        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        handle->memory.fd = fd;
+        ignis__memory_set(&handle->memory, fd);
     }
     return true;
 }
@@ -6767,8 +7043,9 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
     if (!ignis__handle_open(call, transport, record, handle))
         return false;
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
-        if (ignis__fd_has(handle->memory.fd, record->block_size))
-            return ignis__host_copy(call, array, handle->memory.fd, true);
+        int fd = ignis__memory_fd(&handle->memory);
+        if (ignis__fd_has(fd, record->block_size))
+            return ignis__host_copy(call, array, fd, true);
         return ignis__refuse(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
                              (long long)record->block_size);
     }
@@ -6936,7 +7213,7 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
     if (!out && !transport->channel.id && !ops->copies)
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
                     "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
-    else if (!out && transport->channel.id && !ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET)
+    else if (!out && transport->channel.id && !ops->named && !ignis__exchange_carries(transport))
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
                     "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
                     "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
@@ -7092,7 +7369,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
     alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
     alone.src = transport->src;
     alone.dst = transport->dst;
-    alone.exchange = IGNIS_CHANNEL_SOCKET;
+    alone.exchange = IGNIS__EXCHANGE_SYSTEM;
     alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
     bytes = bytes ? bytes : (int64_t)64 << 20;
     if (bytes < 0)
@@ -7125,9 +7402,9 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->exchange = channel->wire->kind->method;
     transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket */
+    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    if (!channel->wire->kind->packets)
+    if (!channel->wire->kind->descriptors)
         ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
                     "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
                     ignis__method_names[channel->wire->kind->method]);
@@ -7979,8 +8256,8 @@ static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool 
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */

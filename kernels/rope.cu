@@ -10,43 +10,13 @@
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 */
 #include "ignis.cuh"
+#include "rope.cuh"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
-#define MAX_HALF 256 /* of the table that comes with the launch; the host's has as many */
 #define HEADS 4 /* that a thread turns by the same angles */
-
-/*  As a parameter the table needs no memory that would have to live as long as a graph which captured the launch. */
-struct frequency_table {
-    float at[MAX_HALF];
-};
-
-/*  Sine and cosine of position * frequency, as if computed exactly and rounded at the end, to a few units in the last place, for
-    angles up to 4 million. Both steps that would lose digits are done with an error term: the product, and the subtraction of
-    multiples of pi / 2 (Cody, Waite: Software Manual for the Elementary Functions, 1980). The polynomials are those of Moshier's
-    Cephes library. It needs no slow path for large angles, which sincosf has. */
-__device__ inline void sine_cosine(float position, float frequency, float &sine, float &cosine)
-{
-    const float angle = position * frequency, angle_error = fmaf(position, frequency, -angle);
-    const float quarters = rintf(angle * 0.636619772f);
-    float x = fmaf(-quarters, 1.57079637f, angle); /* exact */
-    x += fmaf(-quarters, -4.37113883e-8f, angle_error);
-    const float z = x * x;
-    const float s = fmaf(x * z, fmaf(z, fmaf(z, -1.9515295891e-4f, 8.3321608736e-3f), -1.6666654611e-1f), x);
-    const float c = fmaf(z * z, fmaf(z, fmaf(z, 2.443315711809948e-5f, -1.388731625493765e-3f), 4.166664568298827e-2f), fmaf(z, -0.5f, 1.0f));
-    const int quarter = (int)quarters & 3;
-    sine = quarter & 1 ? c : s;
-    cosine = quarter & 1 ? s : c;
-    sine = quarter & 2 ? -sine : sine;
-    cosine = (quarter + 1) & 2 ? -cosine : cosine;
-}
-
-__device__ inline void sine_cosine(double position, double frequency, double &sine, double &cosine)
-{
-    sincos(position * frequency, &sine, &cosine);
-}
 
 /*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */
 template <int N>

@@ -20,6 +20,8 @@
         CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
+        IGNIS_SIM_PATIENCE  milliseconds that a stream waits for the value of a timeline before it is called a mistake (10000)
+        IGNIS_SIM_LUID      1: devices have a LUID, which real ones have on Windows alone
         IGNIS_SIM_LEAKS     1: say at exit what is still alive
         IGNIS_SIM_STALE     1: a stream or event that is gone ends the program when it is used, as it does with a real driver
 
@@ -116,6 +118,41 @@ typedef struct CUmemAccessDesc {
     CUmemLocation location;
     int flags;
 } CUmemAccessDesc;
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct CUextSemaphore_st *CUexternalSemaphore;
+typedef struct CUgraphicsResource_st *CUgraphicsResource;
+typedef union sim_os_handle {
+    int fd;
+    struct {
+        void *handle;
+        const void *name;
+    } win32;
+} sim_os_handle;
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+    int type;
+    sim_os_handle handle;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+typedef struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
+    int type;
+    sim_os_handle handle;
+    unsigned flags, reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;
+typedef struct CUDA_EXTERNAL_SEMAPHORE_PARAMS {
+    struct {
+        struct {
+            unsigned long long value;
+        } fence;
+        unsigned long long other[2];
+        unsigned reserved[12];
+    } params;
+    unsigned flags, reserved[16];
+} CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
 #endif
 
 /* clang-format off */
@@ -133,7 +170,9 @@ typedef struct CUmemAccessDesc {
     X(205, ERROR_MAP_FAILED, "mapping of buffer object failed") \
     X(208, ERROR_ALREADY_MAPPED, "resource already mapped") \
     X(209, ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device") \
+    X(211, ERROR_NOT_MAPPED, "resource not mapped") \
     X(217, ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices") \
+    X(219, ERROR_INVALID_GRAPHICS_CONTEXT, "invalid OpenGL or DirectX context") \
     X(304, ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS") \
     X(400, ERROR_INVALID_HANDLE, "invalid resource handle") \
     X(401, ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state") \
@@ -178,7 +217,7 @@ enum {
    that tidies up after a failure would otherwise leak through no fault of its own. */
 #define SIM_KINDS(X) \
     X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
-    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
+    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(external, ERROR_UNKNOWN) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
     X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
     X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
 
@@ -209,6 +248,7 @@ enum {
     X(cuDeviceTotalMem_v2, query, NEEDS_INIT) \
     X(cuDeviceGetUuid, query, NEEDS_INIT) \
     X(cuDeviceGetUuid_v2, query, NEEDS_INIT) \
+    X(cuDeviceGetLuid, query, NEEDS_INIT) \
     X(cuDeviceGetPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceGetByPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceCanAccessPeer, query, NEEDS_INIT) \
@@ -258,6 +298,18 @@ enum {
     X(cuIpcCloseMemHandle, release, NEEDS_HEALTHY) \
     X(cuIpcGetEventHandle, ipc, NEEDS_HEALTHY) \
     X(cuIpcOpenEventHandle, ipc, NEEDS_HEALTHY) \
+    X(cuImportExternalMemory, external, NEEDS_HEALTHY) \
+    X(cuExternalMemoryGetMappedBuffer, external, NEEDS_HEALTHY) \
+    X(cuDestroyExternalMemory, release, NEEDS_HEALTHY) \
+    X(cuImportExternalSemaphore, external, NEEDS_HEALTHY) \
+    X(cuSignalExternalSemaphoresAsync, external, NEEDS_HEALTHY) \
+    X(cuWaitExternalSemaphoresAsync, external, NEEDS_HEALTHY) \
+    X(cuDestroyExternalSemaphore, release, NEEDS_HEALTHY) \
+    X(cuGraphicsGLRegisterBuffer, external, NEEDS_HEALTHY) \
+    X(cuGraphicsUnregisterResource, release, NEEDS_HEALTHY) \
+    X(cuGraphicsMapResources, external, NEEDS_HEALTHY) \
+    X(cuGraphicsUnmapResources, release, NEEDS_HEALTHY) \
+    X(cuGraphicsResourceGetMappedPointer_v2, query, NEEDS_HEALTHY) \
     X(cuMemsetD8Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD16Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD32Async, memset, NEEDS_HEALTHY) \
@@ -382,7 +434,10 @@ typedef enum {
     OBJECT_FUNCTION,
     OBJECT_GRAPH,
     OBJECT_GRAPH_EXEC,
-    OBJECT_PHYSICAL
+    OBJECT_PHYSICAL,
+    OBJECT_EXTERNAL,
+    OBJECT_TIMELINE,
+    OBJECT_RESOURCE
 } sim_object_kind;
 
 /* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
@@ -439,7 +494,16 @@ typedef struct sim_import {
     size_t span;
 } sim_import;
 
-typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED, RANGE_IMPORTED, RANGE_VARIABLE } sim_range_kind;
+typedef enum {
+    RANGE_DEVICE,
+    RANGE_PINNED,
+    RANGE_REGISTERED,
+    RANGE_MAPPED,
+    RANGE_IMPORTED,
+    RANGE_EXTERNAL,
+    RANGE_GL,
+    RANGE_VARIABLE
+} sim_range_kind;
 
 /* One live allocation, registered host memory, physical memory mapped to reserved addresses, or a module's variable that was asked for. */
 typedef struct sim_range {
@@ -455,7 +519,8 @@ typedef struct sim_range {
     unsigned flags;                    /* host memory: what it was asked for with */
     int exported;                      /* its ticket stands in the gap behind it */
     sim_import *import;
-    const void *module; /* of a variable */
+    struct sim_external *external; /* of which it is a mapping */
+    const void *module;            /* of a variable */
 } sim_range;
 
 struct sim_context {
@@ -501,7 +566,9 @@ typedef enum {
     WORK_SIGNAL,
     WORK_AWAIT,
     WORK_WRITE,
-    WORK_WAIT
+    WORK_WAIT,
+    WORK_RAISE,
+    WORK_REACH
 } sim_work_kind;
 
 /* A page that processes share: how often an event was recorded, and how many of the records are done. */
@@ -516,6 +583,46 @@ typedef struct sim_signal {
     int references, file;
     sim_board *board;
 } sim_signal;
+
+/* Memory of a graphics API: a file, as the exporter has it. */
+typedef struct sim_external {
+    CUexternalMemory handle;
+    int file, mappings;
+    size_t size;
+    off_t offset; /* in the file */
+} sim_external;
+
+/* What stands in the file of a timeline semaphore: whoever has it open maps it, and raises the value by an atomic store. */
+typedef struct sim_timeline_page {
+    char magic[16];
+    _Atomic uint64_t value;
+} sim_timeline_page;
+
+/* A timeline that was imported. Work refers to it. */
+typedef struct sim_timeline {
+    CUexternalSemaphore handle;
+    int references, pending; /* operations that refer to it; that are not done */
+    int file;
+    sim_timeline_page *page;
+    sim_context *context;
+} sim_timeline;
+
+/* A buffer of the OpenGL that is played here; and its registration. */
+typedef struct sim_gl_buffer {
+    unsigned name;
+    int file;
+    size_t size;
+    void *data; /* as OpenGL sees it */
+    struct sim_resource *resource;
+    struct sim_gl_buffer *next;
+} sim_gl_buffer;
+
+typedef struct sim_resource {
+    CUgraphicsResource handle;
+    sim_gl_buffer *buffer; /* NULL: deleted meanwhile */
+    sim_range *range;      /* while mapped */
+    sim_context *context;
+} sim_resource;
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
 
@@ -561,6 +668,8 @@ typedef struct sim_work {
     sim_signal *signal; /* to set, or to wait for, to `sequence` */
     uint32_t sequence;
     sim_word word;
+    sim_timeline *timeline; /* to set, or to wait for, to `value` */
+    uint64_t value;
 } sim_work;
 
 /* Nodes of a graph, by number. */
@@ -649,7 +758,9 @@ static struct {
     atomic_int forked;    /* we are the child of a process that may have used the simulator */
     int ready;
     int error; /* of the fault that ended all work of the process, or 0 */
-    int device_count, cc, streams, delay;
+    int device_count, cc, streams, delay, patience;
+    sim_gl_buffer *gl_buffers;
+    unsigned gl_names;
     size_t memory;
     unsigned long long next_id;
     sim_context contexts[MAX_DEVICES];
@@ -680,6 +791,7 @@ static _Thread_local struct {
     int depth;
     int in_callback;           /* inside a host function, where the driver must not be called */
     int capture_mode;          /* which captures forbid this thread's unsafe calls */
+    int gl;                    /* has an OpenGL context, see ignis_sim_gl_current */
     unsigned long long number; /* 0: it has used no per-thread stream */
 } thread;
 
@@ -1238,9 +1350,19 @@ static void signal_release(sim_signal *signal)
     free(signal);
 }
 
+static void timeline_release(sim_timeline *timeline)
+{
+    if (!timeline || --timeline->references)
+        return;
+    munmap(timeline->page, page);
+    close(timeline->file);
+    free(timeline);
+}
+
 static void work_release(sim_work *work)
 {
     signal_release(work->signal);
+    timeline_release(work->timeline);
     free(work->storage);
     module_release(work->module);
     plan_release(work->plan);
@@ -1398,6 +1520,44 @@ static int word_wait(const sim_work *work, char *text, size_t text_size)
     }
 }
 
+/* A wait that nothing can end is a mistake of the program, which hangs with a real driver. Called without the lock. */
+static int timeline_wait(const sim_work *work, char *text, size_t text_size)
+{
+    sim_timeline_page *timeline = work->timeline->page;
+    uint64_t value = atomic_load(&timeline->value), before = value;
+    int64_t since = now();
+    while (value < work->value && !sim_fault()) {
+        struct timespec pause = {.tv_nsec = 20000};
+        if (value != before)
+            since = now();
+        before = value;
+        if (now() - since > (int64_t)sim.patience * 1000000) {
+            snprintf(text, text_size,
+                     "no progress: a stream waits for value %llu of a timeline, which has been at %llu for %d ms (IGNIS_SIM_PATIENCE)",
+                     (unsigned long long)work->value, (unsigned long long)value, sim.patience);
+            return ERROR_LAUNCH_TIMEOUT;
+        }
+        nanosleep(&pause, NULL);
+        value = atomic_load(&timeline->value);
+    }
+    return SUCCESS;
+}
+
+/* As Vulkan wants it, a value only rises. */
+static int timeline_raise(const sim_work *work, char *text, size_t text_size)
+{
+    sim_timeline_page *timeline = work->timeline->page;
+    uint64_t value = atomic_load(&timeline->value);
+    do {
+        if (value >= work->value) {
+            snprintf(text, text_size, "a stream signals value %llu of a timeline that is at %llu: the value only rises",
+                     (unsigned long long)work->value, (unsigned long long)value);
+            return ERROR_LAUNCH_FAILED;
+        }
+    } while (!atomic_compare_exchange_weak(&timeline->value, &value, work->value));
+    return SUCCESS;
+}
+
 static void signal_set(sim_signal *signal, uint32_t sequence)
 {
     uint32_t done = atomic_load(&signal->board->done);
@@ -1473,6 +1633,8 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
     case WORK_FILL: do_fill(&work->fill); break;
     case WORK_WRITE: word_write(&work->word); break;
     case WORK_WAIT: return word_wait(work, text, text_size);
+    case WORK_RAISE: return timeline_raise(work, text, text_size);
+    case WORK_REACH: return timeline_wait(work, text, text_size);
     case WORK_SIGNAL: signal_set(work->signal, work->sequence); break;
     case WORK_AWAIT: signal_wait(work->signal, work->sequence); break;
     case WORK_GRAPH: return plan_run(work->plan, text, text_size);
@@ -1531,6 +1693,8 @@ static void stream_step(sim_stream *stream)
         stream->tail = NULL;
     op->time = now();
     op->done = 1;
+    if (op->work.timeline)
+        op->work.timeline->pending--;
     sim.spinning -= op->spins;
     op_release(op);
     if (stream->dead && !stream->head && !stream->worker)
@@ -1665,7 +1829,8 @@ static int work_spins(const sim_work *work)
     }
     if (work->kind == WORK_KERNEL)
         return work->kernel->spins || work->launch.together;
-    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE;
+    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE || work->kind == WORK_RAISE ||
+           work->kind == WORK_REACH;
 }
 
 /* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
@@ -2130,6 +2295,10 @@ static void module_delete(sim_module_object *module)
     module_release(module);
 }
 
+static void timeline_delete(sim_timeline *timeline);
+static void resource_delete(sim_resource *resource);
+static void context_drop_externals(sim_context *context);
+
 static void context_drop_objects(sim_context *context)
 {
     for (uint32_t i = 1; i < sim.slot_count; i++) {
@@ -2142,10 +2311,15 @@ static void context_drop_objects(sim_context *context)
             event_delete(slot->object);
         else if (slot->kind == OBJECT_MODULE)
             module_delete(slot->object);
+        else if (slot->kind == OBJECT_TIMELINE)
+            timeline_delete(slot->object);
+        else if (slot->kind == OBJECT_RESOURCE)
+            resource_delete(slot->object);
     }
 }
 
 static void import_delete(sim_range *range);
+static void external_unmap(sim_range *range);
 
 /* Everything made in the context goes, as when its last user releases it. */
 static void context_close(sim_context *context)
@@ -2163,9 +2337,12 @@ static void context_close(sim_context *context)
             block_delete(range);
         else if (range->import)
             import_delete(range);
+        else if (range->kind == RANGE_EXTERNAL)
+            external_unmap(range);
         else
             range_delete(range);
     }
+    context_drop_externals(context);
     for (sim_stream *stream = context->streams, *next; stream; stream = next) {
         next = stream->next;
         if (!stream->dead)
@@ -2230,6 +2407,14 @@ static int read_streams(const char *text, int *out)
         if (!strcmp(text, stream_modes[i]))
             return *out = i, 1;
     return 0;
+}
+
+/* -1: it is none. */
+static int read_number(const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    return *end || end == text || number < 0 || number > INT_MAX ? -1 : (int)number;
 }
 
 static int read_delay(const char *text)
@@ -2331,6 +2516,7 @@ static int read_settings(void)
            setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory)) &&
            setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams)) &&
            setting("IGNIS_SIM_DELAY", read_delay(knob("IGNIS_SIM_DELAY", "0"))) &&
+           setting("IGNIS_SIM_PATIENCE", (sim.patience = read_number(knob("IGNIS_SIM_PATIENCE", "10000"))) > 0) &&
            setting("IGNIS_SIM_PEER", read_peers(knob("IGNIS_SIM_PEER", "all"))) &&
            (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
@@ -2362,8 +2548,8 @@ static long live_count(const char *kind);
 
 static void report_leaks(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes",  "hostalloc", "stream",  "event",
-                                          "module",  "graph",  "handle", "import",    "mapping", "reservation"};
+    static const char *const watched[] = {"context", "malloc", "bytes",   "hostalloc",   "stream",   "event",    "module",  "graph",
+                                          "handle",  "import", "mapping", "reservation", "external", "timeline", "resource"};
     if (atomic_load(&sim.forked))
         return;
     pthread_mutex_lock(&sim.lock);
@@ -2476,6 +2662,19 @@ SIM_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
     BEGIN(cuDeviceGetUuid_v2);
     return leave(device_uuid(uuid, device));
+}
+
+/* Real drivers have LUIDs on Windows alone. */
+SIM_API CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
+{
+    BEGIN(cuDeviceGetLuid);
+    REQUIRE(luid && mask, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    REQUIRE(!strcmp(knob("IGNIS_SIM_LUID", "0"), "1"), ERROR_NOT_SUPPORTED);
+    memcpy(luid, "simluid", 8);
+    luid[7] = (char)('0' + sim.contexts[device].number);
+    *mask = 1;
+    return leave(SUCCESS);
 }
 
 SIM_API CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
@@ -2735,12 +2934,17 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
 {
     BEGIN(cuMemFree_v2);
     REQUIRE(address, SUCCESS);
-    sim_range *range = range_starting(address, RANGE_DEVICE);
+    sim_range_kind kind = range_starting(address, RANGE_EXTERNAL) ? RANGE_EXTERNAL : RANGE_DEVICE;
+    sim_range *range = range_starting(address, kind);
     REQUIRE(range, ERROR_INVALID_VALUE);
     int code = context_finish(range->context);
     REQUIRE(!code, code);
-    range = range_starting(address, RANGE_DEVICE); /* another thread may have been faster */
+    range = range_starting(address, kind); /* another thread may have been faster */
     REQUIRE(range, ERROR_INVALID_VALUE);
+    if (kind == RANGE_EXTERNAL) {
+        external_unmap(range);
+        return leave(SUCCESS);
+    }
     range->context->used -= charged(range->size);
     return leave(block_delete(range));
 }
@@ -3450,6 +3654,326 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr address)
     REQUIRE(range, ERROR_INVALID_VALUE);
     if (!--range->import->opened)
         import_delete(range);
+    return leave(SUCCESS);
+}
+
+/* >>graphics: memory and timelines that another API has exported, and OpenGL. The exporter is played by a file each, which a test makes by the
+   functions at the end of this file, or itself by memfd_create. */
+
+/* Values of CUexternalMemoryHandleType, CUexternalSemaphoreHandleType and CUgraphicsRegisterFlags. */
+enum { EXTERNAL_FD = 1, EXTERNAL_DEDICATED = 1, SEMAPHORE_TIMELINE_FD = 9, REGISTER_WRITE_DISCARD = 2 };
+
+static const char timeline_magic[16] = "ignis-timeline-1";
+
+/* Where memory begins in a file of memfd_create, and how large it is. Mesa's Vulkan for CPUs has a header ahead of it, which says how long the
+   whole file is and where the memory begins, and whose length follows at the end. */
+static off_t external_size(int file, off_t whole, off_t *offset)
+{
+    enum { MESA_HEADER = 40 };
+    char path[64], target[128];
+    uint64_t header[2];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = 0;
+    *offset = 0;
+    if (strncmp(target, "/memfd:llvmpipe memory", 22) || pread(file, header, sizeof header, 0) != sizeof header ||
+        header[0] != (uint64_t)whole || header[1] % page || header[1] + MESA_HEADER > header[0])
+        return whole;
+    *offset = (off_t)header[1];
+    return whole - *offset - MESA_HEADER;
+}
+
+/* Takes over the descriptor when it succeeds, as a driver does. The size is the file's, and no other. */
+SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
+{
+    BEGIN(cuImportExternalMemory);
+    struct stat facts;
+    REQUIRE(out && desc && !(desc->flags & ~(unsigned)EXTERNAL_DEDICATED), ERROR_INVALID_VALUE);
+    REQUIRE((int)desc->type == EXTERNAL_FD, ERROR_NOT_SUPPORTED);
+    REQUIRE(!fstat(desc->handle.fd, &facts) && S_ISREG(facts.st_mode), ERROR_INVALID_HANDLE);
+    off_t offset, size = external_size(desc->handle.fd, facts.st_size, &offset);
+    if ((off_t)desc->size != size)
+        say("memory of %lld bytes is imported as one of %llu", (long long)size, desc->size);
+    REQUIRE(desc->size && (off_t)desc->size == size, ERROR_INVALID_VALUE);
+    sim_external *external = calloc(1, sizeof *external);
+    if (external)
+        external->handle = handle_new(OBJECT_EXTERNAL, external, current());
+    if (!external || !external->handle) {
+        free(external);
+        return leave(ERROR_OUT_OF_MEMORY);
+    }
+    external->file = desc->handle.fd;
+    external->size = (size_t)desc->size;
+    external->offset = offset;
+    *out = external->handle;
+    return leave(SUCCESS);
+}
+
+/* Maps a file, with a gap behind it, at an address that was never used. */
+static sim_range *file_map(int file, off_t offset, size_t size, sim_range_kind kind)
+{
+    size_t usable = round_up(size, page);
+    uintptr_t start = reserve(0, usable, page);
+    sim_range *range = start ? range_new(start, size, kind, current()) : NULL;
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, offset) != MAP_FAILED)
+        return range;
+    if (range)
+        range_delete(range);
+    if (start)
+        munmap((void *)start, usable + page);
+    return NULL;
+}
+
+/* The addresses stay taken, so that a late access is seen; they are remembered as those of a freed block. */
+static void file_unmap(sim_range *range)
+{
+    size_t usable = round_up(range->size, page);
+    unsigned at = sim.freed_count++ % REMEMBERED_BLOCKS;
+    mmap((void *)range->start, usable, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    sim.freed[at].start = range->start;
+    sim.freed[at].size = range->size;
+    range_delete(range);
+}
+
+SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory handle, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+{
+    BEGIN(cuExternalMemoryGetMappedBuffer);
+    sim_external *external = handle_get(OBJECT_EXTERNAL, handle);
+    REQUIRE(external, ERROR_INVALID_HANDLE);
+    REQUIRE(out && desc && !desc->flags && desc->size && !desc->offset && desc->size <= external->size, ERROR_INVALID_VALUE);
+    sim_range *range = file_map(external->file, external->offset, (size_t)desc->size, RANGE_EXTERNAL);
+    REQUIRE(range, ERROR_OUT_OF_MEMORY);
+    range->external = external;
+    external->mappings++;
+    *out = range->start;
+    return leave(SUCCESS);
+}
+
+static void external_unmap(sim_range *range)
+{
+    range->external->mappings--;
+    file_unmap(range);
+}
+
+static void external_delete(sim_external *external)
+{
+    close(external->file);
+    handle_drop(external->handle);
+    free(external);
+}
+
+/* A driver leaves the mapping behind for ever. */
+SIM_API CUresult cuDestroyExternalMemory(CUexternalMemory handle)
+{
+    BEGIN(cuDestroyExternalMemory);
+    sim_external *external = handle_get(OBJECT_EXTERNAL, handle);
+    REQUIRE(external, ERROR_INVALID_HANDLE);
+    if (external->mappings)
+        say("external memory is destroyed while it is mapped: cuMemFree comes first");
+    REQUIRE(!external->mappings, ERROR_ILLEGAL_STATE);
+    external_delete(external);
+    return leave(SUCCESS);
+}
+
+/* After its mappings are gone. */
+static void context_drop_externals(sim_context *context)
+{
+    for (uint32_t i = 1; i < sim.slot_count; i++)
+        if (sim.slots[i].context == context && sim.slots[i].kind == OBJECT_EXTERNAL)
+            external_delete(sim.slots[i].object);
+}
+
+SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc)
+{
+    BEGIN(cuImportExternalSemaphore);
+    struct stat facts;
+    REQUIRE(out && desc && !desc->flags, ERROR_INVALID_VALUE);
+    REQUIRE((int)desc->type == SEMAPHORE_TIMELINE_FD, ERROR_NOT_SUPPORTED);
+    REQUIRE(!fstat(desc->handle.fd, &facts) && S_ISREG(facts.st_mode) && facts.st_size == (off_t)page, ERROR_INVALID_HANDLE);
+    sim_timeline *timeline = calloc(1, sizeof *timeline);
+    void *shown = timeline ? mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, desc->handle.fd, 0) : MAP_FAILED;
+    int code = shown == MAP_FAILED ? ERROR_OUT_OF_MEMORY : SUCCESS;
+    if (!code && memcmp(((sim_timeline_page *)shown)->magic, timeline_magic, sizeof timeline_magic))
+        code = ERROR_INVALID_HANDLE;
+    if (!code)
+        timeline->handle = handle_new(OBJECT_TIMELINE, timeline, current());
+    if (code || !timeline->handle) {
+        if (shown != MAP_FAILED)
+            munmap(shown, page);
+        free(timeline);
+        return leave(code ? code : ERROR_OUT_OF_MEMORY);
+    }
+    timeline->references = 1;
+    timeline->file = desc->handle.fd;
+    timeline->page = shown;
+    timeline->context = current();
+    *out = timeline->handle;
+    return leave(SUCCESS);
+}
+
+static int timeline_queue(const CUexternalSemaphore *handles, const uint64_t *values, unsigned count, CUstream stream_handle,
+                          sim_work_kind kind)
+{
+    sim_stream *stream;
+    int code = stream_find(stream_handle, &stream);
+    if (!code && stream->capture)
+        return ERROR_NOT_SUPPORTED; /* a driver makes a node of it, with the same value at each launch */
+    for (unsigned i = 0; i < count && !code; i++) {
+        sim_timeline *timeline = handle_get(OBJECT_TIMELINE, handles[i]);
+        if (!timeline || timeline->context != stream->context)
+            return ERROR_INVALID_HANDLE;
+        timeline->references++;
+        timeline->pending++;
+        code = submit(stream, (sim_work){.kind = kind, .timeline = timeline, .value = values[i]}, NULL, NULL);
+        timeline->pending -= code != SUCCESS;
+    }
+    return code;
+}
+
+enum { MAX_TIMELINES = 16 }; /* of one call */
+
+SIM_API CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *handles, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params,
+                                                 unsigned int count, CUstream stream)
+{
+    uint64_t values[MAX_TIMELINES];
+    BEGIN(cuSignalExternalSemaphoresAsync);
+    REQUIRE(handles && params && count <= MAX_TIMELINES, ERROR_INVALID_VALUE);
+    for (unsigned i = 0; i < count; i++)
+        values[i] = params[i].params.fence.value;
+    return leave(timeline_queue(handles, values, count, stream, WORK_RAISE));
+}
+
+SIM_API CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *handles, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params,
+                                               unsigned int count, CUstream stream)
+{
+    uint64_t values[MAX_TIMELINES];
+    BEGIN(cuWaitExternalSemaphoresAsync);
+    REQUIRE(handles && params && count <= MAX_TIMELINES, ERROR_INVALID_VALUE);
+    for (unsigned i = 0; i < count; i++)
+        values[i] = params[i].params.fence.value;
+    return leave(timeline_queue(handles, values, count, stream, WORK_REACH));
+}
+
+static void timeline_delete(sim_timeline *timeline)
+{
+    handle_drop(timeline->handle);
+    timeline_release(timeline);
+}
+
+/* A driver's behaviour is undefined then. */
+SIM_API CUresult cuDestroyExternalSemaphore(CUexternalSemaphore handle)
+{
+    BEGIN(cuDestroyExternalSemaphore);
+    sim_timeline *timeline = handle_get(OBJECT_TIMELINE, handle);
+    REQUIRE(timeline, ERROR_INVALID_HANDLE);
+    if (timeline->pending)
+        say("a timeline is destroyed while %d wait(s) or signal(s) of it are queued", timeline->pending);
+    REQUIRE(!timeline->pending, ERROR_ILLEGAL_STATE);
+    timeline_delete(timeline);
+    return leave(SUCCESS);
+}
+
+static sim_gl_buffer *gl_find(unsigned name)
+{
+    sim_gl_buffer *buffer = sim.gl_buffers;
+    while (buffer && buffer->name != name)
+        buffer = buffer->next;
+    return buffer;
+}
+
+SIM_API CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *out, unsigned int name, unsigned int flags)
+{
+    BEGIN(cuGraphicsGLRegisterBuffer);
+    REQUIRE(out && flags <= REGISTER_WRITE_DISCARD, ERROR_INVALID_VALUE);
+    REQUIRE(thread.gl, ERROR_INVALID_GRAPHICS_CONTEXT);
+    sim_gl_buffer *buffer = gl_find(name);
+    REQUIRE(buffer && !buffer->resource, buffer ? ERROR_UNKNOWN : ERROR_INVALID_VALUE);
+    sim_resource *resource = calloc(1, sizeof *resource);
+    if (resource)
+        resource->handle = handle_new(OBJECT_RESOURCE, resource, current());
+    if (!resource || !resource->handle) {
+        free(resource);
+        return leave(ERROR_OUT_OF_MEMORY);
+    }
+    resource->buffer = buffer;
+    resource->context = current();
+    buffer->resource = resource;
+    *out = resource->handle;
+    return leave(SUCCESS);
+}
+
+static void resource_unmap(sim_resource *resource)
+{
+    file_unmap(resource->range);
+    resource->range = NULL;
+}
+
+static void resource_delete(sim_resource *resource)
+{
+    if (resource->range)
+        resource_unmap(resource);
+    if (resource->buffer)
+        resource->buffer->resource = NULL;
+    handle_drop(resource->handle);
+    free(resource);
+}
+
+SIM_API CUresult cuGraphicsUnregisterResource(CUgraphicsResource handle)
+{
+    BEGIN(cuGraphicsUnregisterResource);
+    sim_resource *resource = handle_get(OBJECT_RESOURCE, handle);
+    REQUIRE(resource, ERROR_INVALID_HANDLE);
+    if (resource->range)
+        say("an OpenGL buffer is unregistered while it is mapped");
+    REQUIRE(!resource->range, ERROR_ILLEGAL_STATE);
+    resource_delete(resource);
+    return leave(SUCCESS);
+}
+
+/* Each mapping is at an address of its own, as a driver may have it. */
+SIM_API CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *handles, CUstream stream_handle)
+{
+    sim_stream *stream;
+    BEGIN(cuGraphicsMapResources);
+    REQUIRE(count == 1 && handles, ERROR_INVALID_VALUE);
+    sim_resource *resource = handle_get(OBJECT_RESOURCE, handles[0]);
+    REQUIRE(resource && resource->buffer, ERROR_INVALID_HANDLE);
+    REQUIRE(thread.gl, ERROR_INVALID_GRAPHICS_CONTEXT);
+    REQUIRE(!resource->range, ERROR_ALREADY_MAPPED);
+    int code = stream_find(stream_handle, &stream);
+    REQUIRE(!code, code);
+    resource->range = file_map(resource->buffer->file, 0, resource->buffer->size, RANGE_GL);
+    REQUIRE(resource->range, ERROR_MAP_FAILED);
+    return leave(SUCCESS);
+}
+
+/* Work that other streams have queued on the memory finds it freed: the program has to order that before this stream. */
+SIM_API CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *handles, CUstream stream_handle)
+{
+    sim_stream *stream;
+    BEGIN(cuGraphicsUnmapResources);
+    REQUIRE(count == 1 && handles, ERROR_INVALID_VALUE);
+    sim_resource *resource = handle_get(OBJECT_RESOURCE, handles[0]);
+    REQUIRE(resource, ERROR_INVALID_HANDLE);
+    REQUIRE(thread.gl, ERROR_INVALID_GRAPHICS_CONTEXT);
+    REQUIRE(resource->range, ERROR_NOT_MAPPED);
+    int code = stream_find(stream_handle, &stream);
+    code = code ? code : stream_finish(stream);
+    REQUIRE(!code, code);
+    REQUIRE(resource->range, ERROR_NOT_MAPPED); /* another thread may have been faster */
+    resource_unmap(resource);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *out, size_t *size, CUgraphicsResource handle)
+{
+    BEGIN(cuGraphicsResourceGetMappedPointer_v2);
+    sim_resource *resource = handle_get(OBJECT_RESOURCE, handle);
+    REQUIRE(resource, ERROR_INVALID_HANDLE);
+    REQUIRE(resource->range, ERROR_NOT_MAPPED);
+    REQUIRE(out && size, ERROR_INVALID_VALUE);
+    *out = resource->range->start;
+    *size = resource->range->size;
     return leave(SUCCESS);
 }
 
@@ -4765,17 +5289,91 @@ static long live_count(const char *kind)
         return live_ranges(RANGE_MAPPED, 0);
     if (!strcmp(kind, "reservation"))
         return live_reservations();
+    if (!strcmp(kind, "external"))
+        return count_objects(OBJECT_EXTERNAL) + live_ranges(RANGE_EXTERNAL, 0);
+    if (!strcmp(kind, "timeline"))
+        return count_objects(OBJECT_TIMELINE);
+    if (!strcmp(kind, "resource"))
+        return count_objects(OBJECT_RESOURCE) + live_ranges(RANGE_GL, 0);
     return -1;
 }
 
 /* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph; handle (physical
-   memory), import (of it, or of a block), mapping, reservation. -1: no such kind. */
+   memory), import (of it, or of a block), mapping, reservation; external (memory of a graphics API, and mappings of it), timeline, resource (of
+   OpenGL, and mappings). -1: no such kind. */
 SIM_API long ignis_sim_live(const char *kind)
 {
     pthread_mutex_lock(&sim.lock);
     long count = live_count(kind);
     pthread_mutex_unlock(&sim.lock);
     return count;
+}
+
+/* A timeline semaphore with a value, exported: a file of one page, which begins with a sim_timeline_page. -1: not possible. Memory needs no
+   function: it is any file of memfd_create. */
+SIM_API int ignis_sim_timeline(uint64_t value)
+{
+    sim_timeline_page shown = {.value = value};
+    int file = memfd_create("ignis-sim-timeline", MFD_CLOEXEC);
+    memcpy(shown.magic, timeline_magic, sizeof timeline_magic);
+    if (file < 0 || (!ftruncate(file, (off_t)page) && pwrite(file, &shown, sizeof shown, 0) == sizeof shown))
+        return file;
+    close(file);
+    return -1;
+}
+
+/* Whether the calling thread has an OpenGL context. */
+SIM_API void ignis_sim_gl_current(int current_here) { thread.gl = current_here; }
+
+/* A new buffer of that OpenGL, filled with zeros; 0: not possible. */
+SIM_API unsigned ignis_sim_gl_buffer(size_t size)
+{
+    sim_gl_buffer *buffer = calloc(1, sizeof *buffer);
+    int file = memfd_create("ignis-sim-gl", MFD_CLOEXEC);
+    void *data = file < 0 || ftruncate(file, (off_t)size) ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (!buffer || data == MAP_FAILED) {
+        if (file >= 0)
+            close(file);
+        free(buffer);
+        return 0;
+    }
+    pthread_mutex_lock(&sim.lock);
+    *buffer = (sim_gl_buffer){.name = ++sim.gl_names, .file = file, .size = size, .data = data, .next = sim.gl_buffers};
+    sim.gl_buffers = buffer;
+    pthread_mutex_unlock(&sim.lock);
+    return buffer->name;
+}
+
+/* Its content, as OpenGL sees it. NULL while it is mapped: to use it then is a mistake. */
+SIM_API void *ignis_sim_gl_data(unsigned name)
+{
+    pthread_mutex_lock(&sim.lock);
+    sim_gl_buffer *buffer = gl_find(name);
+    int mapped = buffer && buffer->resource && buffer->resource->range;
+    if (mapped)
+        say("OpenGL uses buffer %u while it is mapped", name);
+    void *data = buffer && !mapped ? buffer->data : NULL;
+    pthread_mutex_unlock(&sim.lock);
+    return data;
+}
+
+SIM_API void ignis_sim_gl_delete(unsigned name)
+{
+    pthread_mutex_lock(&sim.lock);
+    sim_gl_buffer **link = &sim.gl_buffers, *buffer = gl_find(name);
+    if (buffer) {
+        while (*link != buffer)
+            link = &(*link)->next;
+        *link = buffer->next;
+        if (buffer->resource) {
+            say("OpenGL buffer %u is deleted while it is registered", name);
+            buffer->resource->buffer = NULL;
+        }
+        munmap(buffer->data, buffer->size);
+        close(buffer->file);
+        free(buffer);
+    }
+    pthread_mutex_unlock(&sim.lock);
 }
 
 /* What a library calls that loads kernels, as if by the driver. */

@@ -111,6 +111,35 @@ typedef struct access {
     int flags;
 } access_of;
 
+typedef struct external_memory {
+    int type;
+    union {
+        int fd;
+        void *handles[2];
+    } os;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} external_memory;
+
+typedef struct external_part {
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} external_part;
+
+typedef struct external_fence {
+    int type;
+    union {
+        int fd;
+        void *handles[2];
+    } os;
+    unsigned flags, reserved[16];
+} external_fence;
+
+typedef struct fence_value {
+    unsigned long long value, other[2];
+    unsigned unused[12], flags, reserved[16];
+} fence_value;
+
 /* clang-format off */
 #define FUNCTIONS(X) \
     X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
@@ -159,13 +188,21 @@ typedef struct access {
                                int, int, int)) \
     X(cuTensorMapEncodeIm2col, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const int *, const int *, unsigned, unsigned, \
                                 const unsigned *, int, int, int, int)) \
-    X(ignis_sim_fail, (const char *))
+    X(cuImportExternalMemory, (handle *, const external_memory *)) X(cuExternalMemoryGetMappedBuffer, (ptr *, handle, const external_part *)) \
+    X(cuDestroyExternalMemory, (handle)) X(cuImportExternalSemaphore, (handle *, const external_fence *)) \
+    X(cuSignalExternalSemaphoresAsync, (handle *, const fence_value *, unsigned, handle)) \
+    X(cuWaitExternalSemaphoresAsync, (handle *, const fence_value *, unsigned, handle)) X(cuDestroyExternalSemaphore, (handle)) \
+    X(cuGraphicsGLRegisterBuffer, (handle *, unsigned, unsigned)) X(cuGraphicsUnregisterResource, (handle)) \
+    X(cuGraphicsMapResources, (unsigned, handle *, handle)) X(cuGraphicsUnmapResources, (unsigned, handle *, handle)) \
+    X(cuGraphicsResourceGetMappedPointer_v2, (ptr *, size_t *, handle)) X(ignis_sim_timeline, (uint64_t)) X(ignis_sim_fail, (const char *))
 /* clang-format on */
 
 #define DECLARE(name, arguments) static int(*name) arguments;
 #define LOAD(name, arguments) *(void **)&name = function_in(library, #name);
 FUNCTIONS(DECLARE)
 static long (*ignis_sim_live)(const char *), (*ignis_sim_calls)(const char *);
+static void (*ignis_sim_gl_current)(int), *(*ignis_sim_gl_data)(unsigned), (*ignis_sim_gl_delete)(unsigned);
+static unsigned (*ignis_sim_gl_buffer)(size_t);
 
 static const char *folder = "../build/sim"; /* of the libraries */
 
@@ -199,6 +236,10 @@ static inline void load_driver(void)
     FUNCTIONS(LOAD)
     LOAD(ignis_sim_live, )
     LOAD(ignis_sim_calls, )
+    LOAD(ignis_sim_gl_current, )
+    LOAD(ignis_sim_gl_data, )
+    LOAD(ignis_sim_gl_delete, )
+    LOAD(ignis_sim_gl_buffer, )
 }
 
 static inline handle context_of(int device)

@@ -13,8 +13,8 @@
 /* Nothing may be alive between tests. */
 static void check_empty(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes",  "hostalloc", "stream",  "event",
-                                          "module",  "graph",  "handle", "import",    "mapping", "reservation"};
+    static const char *const watched[] = {"context", "malloc", "bytes",   "hostalloc",   "stream",   "event",    "module",  "graph",
+                                          "handle",  "import", "mapping", "reservation", "external", "timeline", "resource"};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         CHECK(ignis_sim_live(watched[i]) == 0);
 }
@@ -638,6 +638,99 @@ static void test_fork(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+static handle timeline_at(uint64_t value, int *file)
+{
+    external_fence desc = {.type = 9, .os = {.fd = ignis_sim_timeline(value)}};
+    handle fence = NULL;
+    *file = fcntl(desc.os.fd, F_DUPFD_CLOEXEC, 0);
+    OK(cuImportExternalSemaphore(&fence, &desc));
+    return fence;
+}
+
+static uint64_t value_in(int file)
+{
+    uint64_t value = 0;
+    CHECK(pread(file, &value, sizeof value, 16) == sizeof value);
+    return value;
+}
+
+/* What a program may do with memory, timelines and buffers of other APIs, and what it may not. */
+static void test_graphics(void)
+{
+    external_memory memory = {.type = 1, .os = {.fd = memfd_create("test", 0)}, .size = 100};
+    external_part whole = {.size = 100}, part = {.offset = 50, .size = 50};
+    handle imported = NULL, fence, resource = NULL, stream, graph = NULL;
+    fence_value value = {.value = 4};
+    unsigned char bytes[100];
+    int file, twin = fcntl(memory.os.fd, F_DUPFD_CLOEXEC, 0);
+    ptr address = 0;
+    size_t size = 0;
+    context_of(0);
+    stream = new_stream();
+
+    CHECK(!ftruncate(memory.os.fd, 100));
+    memory.size = 96;
+    CODE(1, cuImportExternalMemory(&imported, &memory));
+    memory.size = 100, memory.type = 2;
+    CODE(801, cuImportExternalMemory(&imported, &memory));
+    memory.type = 1;
+    OK(cuImportExternalMemory(&imported, &memory));
+    CODE(1, cuExternalMemoryGetMappedBuffer(&address, imported, &part)); /* Ignis maps all of it */
+    OK(cuExternalMemoryGetMappedBuffer(&address, imported, &whole));
+    OK(cuMemsetD8Async(address, 7, 100, stream));
+    CODE(1, cuMemsetD8Async(address, 7, 101, stream));
+    CODE(401, cuDestroyExternalMemory(imported)); /* while it is mapped */
+    OK(cuMemFree_v2(address));                    /* waits for the device, as cuMemFree does */
+    CODE(1, cuMemFree_v2(address));
+    CODE(1, cuMemsetD8Async(address, 8, 1, stream));
+    OK(cuDestroyExternalMemory(imported));
+    CODE(400, cuDestroyExternalMemory(imported));
+    CHECK(fcntl(memory.os.fd, F_GETFD) < 0); /* it was the driver's */
+    CHECK(pread(twin, bytes, 100, 0) == 100 && bytes[0] == 7 && bytes[99] == 7);
+    close(twin);
+
+    fence = timeline_at(3, &file);
+    OK(cuWaitExternalSemaphoresAsync(&fence, &(fence_value){.value = 2}, 1, stream));
+    OK(cuSignalExternalSemaphoresAsync(&fence, &value, 1, stream));
+    OK(cuWaitExternalSemaphoresAsync(&fence, &value, 1, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(value_in(file) == 4);
+    OK(cuStreamBeginCapture_v2(stream, 2));
+    CODE(801, cuSignalExternalSemaphoresAsync(&fence, &value, 1, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuWaitExternalSemaphoresAsync(&fence, &(fence_value){.value = 6}, 1, stream));
+    CODE(401, cuDestroyExternalSemaphore(fence)); /* while a wait is queued */
+    value.value = 6;
+    CHECK(pwrite(file, &value.value, 8, 16) == 8); /* the other side */
+    OK(cuStreamSynchronize(stream));
+    OK(cuDestroyExternalSemaphore(fence));
+    CODE(400, cuDestroyExternalSemaphore(fence));
+    close(file);
+
+    unsigned name = ignis_sim_gl_buffer(64);
+    CODE(219, cuGraphicsGLRegisterBuffer(&resource, name, 0));
+    ignis_sim_gl_current(1);
+    CODE(1, cuGraphicsGLRegisterBuffer(&resource, name + 1, 0));
+    OK(cuGraphicsGLRegisterBuffer(&resource, name, 0));
+    CODE(211, cuGraphicsUnmapResources(1, &resource, stream));
+    CODE(211, cuGraphicsResourceGetMappedPointer_v2(&address, &size, resource));
+    OK(cuGraphicsMapResources(1, &resource, stream));
+    CODE(208, cuGraphicsMapResources(1, &resource, stream));
+    OK(cuGraphicsResourceGetMappedPointer_v2(&address, &size, resource));
+    CHECK(size == 64 && !ignis_sim_gl_data(name));
+    OK(cuMemsetD8Async(address, 9, 64, stream));
+    CODE(401, cuGraphicsUnregisterResource(resource)); /* while it is mapped */
+    OK(cuGraphicsUnmapResources(1, &resource, stream));
+    CHECK(((unsigned char *)ignis_sim_gl_data(name))[63] == 9);
+    OK(cuGraphicsUnregisterResource(resource));
+    CODE(400, cuGraphicsUnregisterResource(resource));
+    ignis_sim_gl_delete(name);
+    ignis_sim_gl_current(0);
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 /* >>tests of faults, each in a process of its own, which has no device afterwards */
 
 static void start_driver(void)
@@ -730,6 +823,33 @@ static void test_canary(void)
     check_empty();
 }
 
+/* A wait for a value that never comes is reported, and does not hang; nor does a timeline go back. */
+static void test_no_progress(void)
+{
+    int file;
+    setenv("IGNIS_SIM_PATIENCE", "50", 1);
+    start_driver();
+    context_of(0);
+    handle fence = timeline_at(3, &file), stream = new_stream();
+    OK(cuWaitExternalSemaphoresAsync(&fence, &(fence_value){.value = 4}, 1, stream));
+    CODE(702, cuStreamSynchronize(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    check_empty();
+}
+
+static void test_timeline_back(void)
+{
+    int file;
+    start_driver();
+    context_of(0);
+    handle fence = timeline_at(3, &file), stream = new_stream();
+    OK(cuSignalExternalSemaphoresAsync(&fence, &(fence_value){.value = 3}, 1, stream));
+    CODE(719, cuStreamSynchronize(stream));
+    CHECK(value_in(file) == 3);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    check_empty();
+}
+
 /* What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col refuse; 0 is the whole of it, which they take. */
 static void test_tensor_maps(void)
 {
@@ -797,10 +917,10 @@ static void test_tensor_maps(void)
 static void run_tests(void)
 {
     char *image = compile_kernels(kernel_text);
-    void (*const tests[])(void) = {test_devices,       test_symbols,        test_contexts, test_memory,
-                                   test_pinned,        test_copy_snapshot,  test_events,   test_host_function,
-                                   test_legacy_stream, test_thread_streams, test_peer,     test_faults,
-                                   test_graphs,        test_capture_errors, test_threads,  test_tensor_maps};
+    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,      test_memory,         test_pinned,
+                                   test_copy_snapshot, test_events,  test_host_function, test_legacy_stream,  test_thread_streams,
+                                   test_peer,          test_faults,  test_graphs,        test_capture_errors, test_threads,
+                                   test_tensor_maps,   test_graphics};
     load_driver();
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));
@@ -829,6 +949,8 @@ int main(int argc, char **argv)
         run_apart(lanes[i], "fault", test_sticky);
         run_apart(lanes[i], "unloaded", test_unloaded);
         run_apart(lanes[i], "canary", test_canary);
+        run_apart(lanes[i], "no progress", test_no_progress);
+        run_apart(lanes[i], "timeline back", test_timeline_back);
     }
     return report();
 }

@@ -5,6 +5,13 @@
 #ifndef CHANNELS_H
 #define CHANNELS_H
 
+/*  The method that descriptors travel through, which is the default. */
+#ifdef _WIN32
+#define METHOD_OF_DESCRIPTORS IGNIS_CHANNEL_PIPE
+#else
+#define METHOD_OF_DESCRIPTORS IGNIS_CHANNEL_SOCKET
+#endif
+
 static inline ignis_channel_desc desc_of_channel(const char *name, ignis_channel_method method, double timeout_s)
 {
     ignis_channel_desc desc;

@@ -10,6 +10,7 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+extern "C" CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned); // cudaGL.h needs OpenGL's headers
 #include <nvrtc.h>
 #ifdef __has_include /* NCCL is no part of the toolkit */
 #if __has_include(<nccl.h>)
@@ -170,6 +171,42 @@ static_assert(offsetof(ignis_vmm_prop, flags.usage) == offsetof(CUmemAllocationP
 static_assert(offsetof(ignis_vmm_access_desc, location) == offsetof(CUmemAccessDesc, location), "CUmemAccessDesc.location");
 static_assert(sizeof(ignis_vmm_access_desc) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
 static_assert(offsetof(ignis_vmm_access_desc, access) == offsetof(CUmemAccessDesc, flags), "CUmemAccessDesc.flags");
+
+SAME(IGNIS__CU_MEMORY_FD, CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD)
+SAME(IGNIS__CU_MEMORY_WIN32, CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32)
+SAME(IGNIS__CU_MEMORY_D3D12_HEAP, CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP)
+SAME(IGNIS__CU_MEMORY_D3D12_RESOURCE, CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE)
+SAME(IGNIS__CU_MEMORY_DEDICATED, CUDA_EXTERNAL_MEMORY_DEDICATED)
+SAME(IGNIS__CU_SEMAPHORE_D3D12, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE)
+SAME(IGNIS__CU_SEMAPHORE_TIMELINE_FD, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD)
+SAME(IGNIS__CU_SEMAPHORE_TIMELINE_WIN32, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32)
+SAME(IGNIS__CU_GRAPHICS_NONE, CU_GRAPHICS_REGISTER_FLAGS_NONE)
+SAME(IGNIS__CU_GRAPHICS_READ_ONLY, CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY)
+SAME(IGNIS__CU_GRAPHICS_WRITE_DISCARD, CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD)
+
+#define SAME_PLACE(own, member, theirs, place) static_assert(offsetof(own, member) == offsetof(theirs, place), #theirs "." #place);
+static_assert(sizeof(ignis__external_memory_desc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC), "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
+SAME_PLACE(ignis__external_memory_desc, type, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type)
+SAME_PLACE(ignis__external_memory_desc, os.fd, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.fd)
+SAME_PLACE(ignis__external_memory_desc, os.win32.handle, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.win32.handle)
+SAME_PLACE(ignis__external_memory_desc, os.win32.name, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.win32.name)
+SAME_PLACE(ignis__external_memory_desc, size, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size)
+SAME_PLACE(ignis__external_memory_desc, flags, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags)
+static_assert(sizeof(ignis__external_part) == sizeof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC), "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
+SAME_PLACE(ignis__external_part, offset, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, offset)
+SAME_PLACE(ignis__external_part, size, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, size)
+SAME_PLACE(ignis__external_part, flags, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, flags)
+static_assert(sizeof(ignis__semaphore_desc) == sizeof(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC), "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC");
+SAME_PLACE(ignis__semaphore_desc, type, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, type)
+SAME_PLACE(ignis__semaphore_desc, os.fd, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, handle.fd)
+SAME_PLACE(ignis__semaphore_desc, os.win32.handle, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, handle.win32.handle)
+SAME_PLACE(ignis__semaphore_desc, flags, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, flags)
+static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS), "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
+static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS), "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
+SAME_PLACE(ignis__semaphore_value, value, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, params.fence.value)
+SAME_PLACE(ignis__semaphore_value, flags, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, flags)
+SAME_PLACE(ignis__semaphore_value, value, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, params.fence.value)
+SAME_PLACE(ignis__semaphore_value, flags, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, flags)
 
 static_assert(sizeof(ignis__ipc_handle) == sizeof(CUipcMemHandle), "CUipcMemHandle");
 static_assert(sizeof(ignis__ipc_handle) == sizeof(CUipcEventHandle), "CUipcEventHandle");

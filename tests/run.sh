@@ -1,19 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs test programs one after the other and sums their results.
+# Runs test programs and sums their results.
 #
 #   tests/run.sh program...
-#       TIME_LIMIT  seconds that one program may take (300)
-#       WRAPPER     command that each program is run under (none)
+#       SIDE_BY_SIDE  programs that run at the same time (1)
+#       TIME_LIMIT    seconds that one program may take (300)
+#       WRAPPER       command that each program is run under (none)
 #
 # A program ends with "name: N passed, N failed, N skipped". One that crashes, runs too long or ends without that line
 # counts as one more failure. The output of a failing program is shown; that of the others is in program.log.
 
-passed=0 failed=0 skipped=0
-for program; do
-    log=$program.log
+# Runs one program; what is shown of it goes to program.shown, whose last line is its three numbers.
+run_one()
+{
+    log=$1.log
     start=$(date +%s)
-    timeout -k 5 "${TIME_LIMIT:-300}" $WRAPPER "$program" >"$log" 2>&1 </dev/null
+    timeout -k 5 "${TIME_LIMIT:-300}" $WRAPPER "$1" >"$log" 2>&1 </dev/null
     code=$?
     seconds=$(($(date +%s) - start))
     result=$(grep -E '^[a-z0-9_]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
@@ -30,13 +32,30 @@ EOF
     if [ -n "$why" ]; then f=$((f + 1)); fi
     if [ "$f" -gt 0 ]; then
         sed 's/^/    /' "$log"
-        echo "FAIL ${result:-${program##*/}}${why:+ ($why)}, $seconds s"
+        echo "FAIL ${result:-${1##*/}}${why:+ ($why)}, $seconds s"
     else
         sed -n 's/^skip: /    skip: /p' "$log"
         echo "ok   $result, $seconds s"
     fi
+    echo "$p $f $s"
+}
+
+if [ "$1" = --one ]; then
+    run_one "$2" >"$2.shown"
+    exec sed '$d' "$2.shown"
+fi
+if [ $# -eq 0 ]; then
+    echo "there are no test programs"
+    exit 1
+fi
+for program; do rm -f "$program.shown"; done
+printf '%s\n' "$@" | xargs -n 1 -P "${SIDE_BY_SIDE:-1}" sh "$0" --one
+passed=0 failed=0 skipped=0
+for program; do
+    read -r p f s <<EOF
+$(tail -n 1 "$program.shown" 2>/dev/null || echo 0 1 0)
+EOF
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
-if [ $# -eq 0 ]; then echo "there are no test programs" && failed=1; fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

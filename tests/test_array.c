@@ -1154,7 +1154,7 @@ TEST(a_stale_handle_is_named_as_it_was)
     CHECK_MESSAGE_HAS(name);
     desc.tag = "another";
     next = ignis_array_create(&desc);
-    CHECK((next.id & 0xFFFFFFFu) == (array.id & 0xFFFFFFFu)); /* the slot */
+    CHECK((next.id & IGNIS__SLOT_MASK) == (array.id & IGNIS__SLOT_MASK)); /* the slot */
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
     CHECK_MESSAGE_HAS(name);
     drop(next);

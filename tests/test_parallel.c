@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { RANKS_MAX = 4, STEPS = 4, BATCH = 8, CONTEXT = 4, WIDTH = 16, VOCAB = 24, PARAMETERS = 9 };
+enum { RANKS_MAX = 4, STEPS = 4, BATCH = 8, LENGTH = 4, WIDTH = 16, VOCAB = 24, PARAMETERS = 9 };
 
 /* --- a small language model ----------------------------------------------------------------------------------------- */
 
@@ -98,10 +98,10 @@ typedef struct rank {
 
 static void tokens_set(rank *r, int step, int piece)
 {
-    int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
-    int first = r->rank * BATCH / r->run->ranks + piece * r->examples, count = r->examples * CONTEXT, i;
+    int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
+    int first = r->rank * BATCH / r->run->ranks + piece * r->examples, count = r->examples * LENGTH, i;
     for (i = 0; i < count; i++) {
-        int place = step * BATCH * CONTEXT + first * CONTEXT + i;
+        int place = step * BATCH * LENGTH + first * LENGTH + i;
         tokens[i] = place * 7 % VOCAB;
         targets[i] = place * place % VOCAB;
     }
@@ -183,8 +183,8 @@ static void *rank_run(void *context)
     memset(&ids, 0, sizeof ids);
     ids.dtype = IGNIS_I32;
     r->examples = BATCH / run->ranks / (run->pieces > 1 ? run->pieces : 1);
-    r->tokens = ignis_tensor_zeros(IGNIS_SHAPE(r->examples, CONTEXT), &ids);
-    r->targets = ignis_tensor_zeros(IGNIS_SHAPE(r->examples, CONTEXT), &ids);
+    r->tokens = ignis_tensor_zeros(IGNIS_SHAPE(r->examples, LENGTH), &ids);
+    r->targets = ignis_tensor_zeros(IGNIS_SHAPE(r->examples, LENGTH), &ids);
     r->losses = ignis_tensor_zeros(IGNIS_SHAPE(1), NULL);
     model_make(&r->model, (uint64_t)(run->no_broadcast ? 1 : 1 + r->rank)); /* rank 0's parameters go to all */
     if (run->extra)
@@ -856,6 +856,7 @@ TEST(a_rank_that_dies_in_backward_is_an_error)
     char folder[64] = "/tmp/ignis_test_parallel_XXXXXX";
     process children[2];
     int i;
+    NEEDS_POSIX("communicators between processes");
     SETUP(NULL);
     NEEDS_DEVICES(2);
     REQUIRE(mkdtemp(folder));

@@ -9,7 +9,7 @@
 #     output;
 #   - the README's two programs that share an array are those of the manual;
 #   - the build command in the head of each example works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
-#     compiled);
+#     compiled, and so is vulkan_buffer without a GPU);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
 #     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time.
 # The programs run where the environment says: on the GPU, or on the simulator.
@@ -94,6 +94,9 @@ for example in examples/*.c examples/*.cpp examples/*.cu; do
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
     */train_gpt.c) command="$command --help" ;;
+    */vulkan_buffer.c) # runs on a GPU alone
+        if ! echo '#include <vulkan/vulkan.h>' | cc -E - >/dev/null 2>&1; then echo "skipped, without Vulkan's headers: $command" && continue; fi
+        if [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then command=${command%&&*}; fi ;;
     */fit_image.c) command=${command%&&*} ;;
     */allreduce.c) if [ -z "${IGNIS_CUDA_LIBRARY:-}" ] && ! [ -e /dev/nvidia1 ]; then command=$(echo "$command" | sed 's/launch.sh 2/launch.sh 1/'); fi ;;
     esac

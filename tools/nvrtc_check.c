@@ -209,6 +209,15 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512",
                                                "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
                                                NULL};
+static const char *const attention_paged[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
+                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64",
+                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64",
+                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128",
+                                              "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=256",
+                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=128",
+                                              "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256",
+                                              SIZES_UP("-DIGNIS_T=2"),
+                                              NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -327,6 +336,9 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, 64},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, 64},
+    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, 0},
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, 16},
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, 16},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, 16},
 };
 

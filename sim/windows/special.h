@@ -87,6 +87,47 @@ static int special_cuMemImportFromShareableHandle(unsigned long long *out, void 
     return code;
 }
 
+/*  What CUDA_EXTERNAL_MEMORY_HANDLE_DESC and CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC begin with. The driver has a descriptor of its own; the NT handle
+    stays the caller's. */
+typedef struct external_head {
+    int type;
+    union {
+        int fd;
+        void *handle;
+    } os;
+} external_head;
+
+/*  given: `size` bytes; of the type of NT handles, it becomes one of that of descriptors. */
+static int import_external(int (*import)(void **, const void *), void **out, const void *given, size_t size, int nt, int posix)
+{
+    union {
+        external_head head;
+        char bytes[128];
+    } desc;
+    int code, fd = -1;
+    memcpy(desc.bytes, given, size);
+    if (desc.head.type != nt)
+        return import(out, given);
+    if (wine_server_handle_to_fd(desc.head.os.handle, ANY_ACCESS, &fd, NULL))
+        return 400; /* CUDA_ERROR_INVALID_HANDLE */
+    desc.head.type = posix;
+    desc.head.os.fd = fd;
+    code = import(out, &desc);
+    if (code)
+        close(fd);
+    return code;
+}
+
+static int special_cuImportExternalMemory(void **out, const void *given)
+{
+    return import_external(real_cuImportExternalMemory, out, given, 104, 2, 1);
+}
+
+static int special_cuImportExternalSemaphore(void **out, const void *given)
+{
+    return import_external(real_cuImportExternalSemaphore, out, given, 96, 10, 9);
+}
+
 static int special_cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     int code = real_cuDeviceGetAttribute(value, attribute == HAS_NT_HANDLE ? HAS_POSIX_FD : attribute, device);

@@ -75,5 +75,7 @@ static inline void open_once(void)
 #define SPECIAL_cuMemGetAllocationGranularity special_cuMemGetAllocationGranularity
 #define SPECIAL_cuMemExportToShareableHandle special_cuMemExportToShareableHandle
 #define SPECIAL_cuMemImportFromShareableHandle special_cuMemImportFromShareableHandle
+#define SPECIAL_cuImportExternalMemory special_cuImportExternalMemory
+#define SPECIAL_cuImportExternalSemaphore special_cuImportExternalSemaphore
 
 #endif /* THUNK_H */

@@ -61,14 +61,18 @@ static inline int utimensat(int folder, const char *path, const struct timespec 
 #ifndef __MINGW32__ /* which has these */
 typedef int pid_t;
 #define CLOCK_MONOTONIC 1
-__declspec(dllimport) unsigned long long __stdcall GetTickCount64(void);
+union _LARGE_INTEGER;
+__declspec(dllimport) int __stdcall QueryPerformanceCounter(union _LARGE_INTEGER *);
+__declspec(dllimport) int __stdcall QueryPerformanceFrequency(union _LARGE_INTEGER *);
 __declspec(dllimport) void __stdcall Sleep(unsigned long);
 static inline int clock_gettime(int clock, struct timespec *time)
 {
-    unsigned long long ms = GetTickCount64();
+    long long now = 0, second = 1;
     (void)clock;
-    time->tv_sec = (time_t)(ms / 1000);
-    time->tv_nsec = (long)(ms % 1000 * 1000000);
+    QueryPerformanceCounter((union _LARGE_INTEGER *)&now);
+    QueryPerformanceFrequency((union _LARGE_INTEGER *)&second);
+    time->tv_sec = (time_t)(now / second);
+    time->tv_nsec = (long)(now % second * 1000000000 / second);
     return 0;
 }
 static inline int nanosleep(const struct timespec *time, struct timespec *left)
@@ -89,7 +93,7 @@ enum { F_GETFD = 1, FD_CLOEXEC = 1 };
 static inline int fcntl(int file, int what) { return (void)file, (void)what, -1; }
 static inline int pipe(int ends[2]) { return ends[0] = ends[1] = -1; }
 
-static inline void pause(void)
+static inline int pause(void)
 {
     const struct timespec second = {1, 0};
     for (;;)
@@ -107,6 +111,13 @@ static inline int symlink(const char *to, const char *path) { return (void)to, (
 static inline int fork(void) { return -1; }
 static inline int waitpid(int child, int *status, int options) { return (void)child, (void)status, (void)options, -1; }
 static inline int geteuid(void) { return 1; }
+enum { _SC_NPROCESSORS_ONLN };
+static inline long sysconf(int what)
+{
+    const char *count = getenv("NUMBER_OF_PROCESSORS");
+    (void)what;
+    return count ? atol(count) : 1;
+}
 #define WIFEXITED(status) ((status) == 0)
 #define WEXITSTATUS(status) (status)
 #ifndef S_ISREG

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/*  gemv.cu - products of a few rows with all of a matrix of weights, and what comes behind them
+
+    Bound by memory: a warp has a row of the weights, reads it once, and multiplies it with up to 8 rows of x. A sum has one order whatever else is
+    computed: lane l of the warp takes packs l, l + 32, ... and adds their products one after the other, then the lanes are added up as a
+    tree. So a row has the same bits alone and among others.
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>.
+*/
+#include "ignis.cuh"
+#include "activation.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> W;
+
+constexpr int WARPS = 4;
+
+enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS }; /* ignis.h has the same */
+
+/*  ignis.h has the same struct. Rows of x have k elements, those of all results result_row. */
+struct gemv_params {
+    const T *x, *weights; /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times the second's */
+    const T *bias;        /* [n] or [2 n], or null */
+    T *out;
+    W *sum;
+    float *logits;
+    long long n, k, result_row;
+    int rows, kind, packed; /* packed: rows of x and of the weights are packs of 16 bytes, and aligned to them */
+};
+
+__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+
+/*  Sums of `parts` rows of weights with N rows of x, which are `live` at least one; the last ones repeat. */
+template <int N, int parts, int pack>
+__device__ inline void dot(W (&sum)[parts][N], const T *const (&weights)[parts], const T *x, long long k, int live)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll 4
+    for (long long at = lane * pack; at < k; at += 32 * pack) {
+        ignis_pack<T, pack> w[parts];
+#pragma unroll
+        for (int part = 0; part < parts; part++)
+            w[part] = ignis_load_once<pack>(weights[part] + at);
+#pragma unroll
+        for (int c = 0; c < N; c++) {
+            const ignis_pack<T, pack> column = ignis_load<pack>(x + min(c, live - 1) * k + at);
+#pragma unroll
+            for (int part = 0; part < parts; part++)
+#pragma unroll
+                for (int i = 0; i < pack; i++)
+                    sum[part][c] = multiply_add(ignis_wide_at(w[part], i), ignis_wide_at(column, i), sum[part][c]);
+        }
+    }
+#pragma unroll
+    for (int part = 0; part < parts; part++)
+#pragma unroll
+        for (int c = 0; c < N; c++)
+            sum[part][c] = ignis_warp_sum(sum[part][c]);
+}
+
+template <int N, bool gated> __device__ inline void product(const gemv_params &p)
+{
+    constexpr int parts = gated ? 2 : 1;
+    const long long column = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
+    const int first = blockIdx.y * N, live = min(N, p.rows - first), lane = threadIdx.x % 32;
+    const T *weights[parts];
+    W sum[parts][N];
+    if (column >= p.n)
+        return;
+#pragma unroll
+    for (int part = 0; part < parts; part++) {
+        weights[part] = p.weights + (column + part * p.n) * p.k;
+#pragma unroll
+        for (int c = 0; c < N; c++)
+            sum[part][c] = 0;
+    }
+    if (p.packed)
+        dot<N, parts, 16 / sizeof(T)>(sum, weights, p.x + first * p.k, p.k, live);
+    else
+        dot<N, parts, 1>(sum, weights, p.x + first * p.k, p.k, live);
+
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        if (lane != c || c >= live)
+            continue;
+        const long long at = (first + c) * p.result_row + column;
+        W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));
+        if constexpr (gated)
+            y = y * sigmoid(y) * (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));
+        if (p.kind == TO_OUT)
+            p.out[at] = T(y);
+        else if (p.kind == TO_OUT_BY_GELU)
+            p.out[at] = T(gelu(y));
+        else if (p.kind == ADDED_TO_SUM)
+            p.sum[at] += y;
+        else
+            p.logits[at] = float(y);
+    }
+}
+
+/*  grid = ceil(n / WARPS), ceil(rows / N). */
+#define GEMV(N)                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); }                        \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p) { product<N, true>(p); }
+GEMV(1)
+GEMV(2)
+GEMV(4)
+GEMV(8)

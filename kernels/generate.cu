@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+/*  generate.cu - what a step of generation does beside products and attention: rows, embeddings, norms, the cache, the draw
+
+    The sum of what layers add (the residual) is kept in the wide type. Nothing here depends on how many rows there are.
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>.
+*/
+#include "ignis.cuh"
+#include "rope.cuh"
+#include "generate.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> W;
+
+/* --- what the host sends, as parameters of launches: nothing of its memory needs to stay ------------------------------------- */
+
+struct words {
+    int32_t at[960];
+};
+
+extern "C" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ words from, int count)
+{
+    for (int i = threadIdx.x; i < count; i += blockDim.x)
+        to[i] = from.at[i];
+}
+
+struct some_rows {
+    generate_row at[32];
+};
+
+extern "C" __global__ void ignis_generate_rows(generate_row *to, const __grid_constant__ some_rows from, int count)
+{
+    for (int i = threadIdx.x; i < count; i += blockDim.x)
+        to[i] = from.at[i];
+}
+
+/*  The rows of one sequence from a position on. */
+extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_constant__ generate_row first, int count)
+{
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        generate_row row = first;
+        row.position += i;
+        to[i] = row;
+    }
+}
+
+/* --- embeddings and norms: a block a row ---------------------------------------------------------------------------------------- */
+
+/*  positions: of learned ones, or null. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)
+{
+    const generate_row &row = rows[blockIdx.x];
+    const long long to = (long long)blockIdx.x * hidden;
+    for (int i = threadIdx.x; i < hidden; i += 256) {
+        W x = 0;
+        if (row.position >= 0) {
+            x = W(embedding[(long long)row.ids[row.position] * hidden + i]);
+            if (positions)
+                x += W(positions[(long long)row.position * hidden + i]);
+        }
+        sum[to + i] = x;
+    }
+}
+
+/*  rms_norm, or layer_norm; bias may be null. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_norm(T *out, const W *sum, const T *weight, const T *bias, int hidden, double eps, int rms)
+{
+    const W *x = sum + (long long)blockIdx.x * hidden;
+    T *y = out + (long long)blockIdx.x * hidden;
+    W mean = 0, squares = 0;
+    if (!rms) {
+        for (int i = threadIdx.x; i < hidden; i += 256)
+            mean += x[i];
+        mean = ignis_block_sum(mean) / W(hidden);
+    }
+    for (int i = threadIdx.x; i < hidden; i += 256)
+        squares += (x[i] - mean) * (x[i] - mean);
+    const W factor = W(1) / sqrt(ignis_block_sum(squares) / W(hidden) + W(eps));
+    for (int i = threadIdx.x; i < hidden; i += 256)
+        y[i] = T((x[i] - mean) * factor * W(weight[i]) + (bias ? W(bias[i]) : W(0)));
+}
+
+/* --- the cache --------------------------------------------------------------------------------------------------------------------- */
+
+/*  ignis.h has the same struct. */
+struct cache_params {
+    T *qkv;                      /* [rows, heads + 2 kv_heads, head_dim] */
+    T *k, *v;                    /* of the cache */
+    const T *q_weight, *k_weight; /* of an rms_norm of each head before it turns; null: none */
+    const generate_row *rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+};
+
+/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. A warp has a head.
+    grid = heads + 2 kv_heads, rows; 32 threads. */
+extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table frequencies)
+{
+    const generate_row &row = p.rows[blockIdx.y];
+    const int head = blockIdx.x, lane = threadIdx.x, half = p.head_dim / 2;
+    T *from = p.qkv + ((long long)blockIdx.y * (p.heads + 2 * p.kv_heads) + head) * p.head_dim, *to = from;
+    if (row.position < 0)
+        return;
+    const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;
+    if (!is_q) {
+        const generate_cache<T> cache = {is_v ? p.v : p.k, p.kv_heads, p.head_dim};
+        to = cache.at(row.pages, row.position, (head - p.heads) % p.kv_heads);
+    }
+    const T *weight = is_q ? p.q_weight : is_v ? nullptr : p.k_weight;
+    W factor = 1;
+    if (weight) {
+        W squares = 0;
+        for (int i = lane; i < p.head_dim; i += 32)
+            squares += W(from[i]) * W(from[i]);
+        factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));
+    }
+    for (int i = lane; i < half; i += 32) {
+        W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;
+        if (weight) {
+            a *= factor * W(weight[i]);
+            b *= factor * W(weight[i + half]);
+        }
+        if (p.turns && !is_v)
+            sine_cosine(W(row.position), W(frequencies.at[i]), sine, cosine);
+        to[i] = T(a * cosine - b * sine);
+        to[i + half] = T(b * cosine + a * sine);
+    }
+}
+
+/*  A page of all layers, keys and values: slabs of so many elements, one for each, of which a page has `page`. A sequence that is to write to a
+    page which others have too gets its own. grid = slabs. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)
+{
+    T *base = cache + blockIdx.x * slab;
+    for (long long i = threadIdx.x; i < page; i += 256)
+        base[to * page + i] = base[from * page + i];
+}
+
+/* --- the draw ---------------------------------------------------------------------------------------------------------------------- */
+
+/*  What is added to a logit. Those of a row are in the order of their ids. */
+struct logit_bias {
+    int32_t id;
+    float bias;
+};
+
+/*  What a row has drawn. ignis.h has the same struct. */
+struct generate_draw {
+    int32_t id, kept; /* kept: tokens that could have been drawn */
+    float log_prob;   /* of the model itself: temperature 1, nothing cut off */
+};
+
+/*  Weights of tokens are whole numbers, so that sums of them have no order: e^(score - greatest) in units of 2^-43. Less than half of one is
+    nothing. 2^19 tokens add up to less than 2^63. */
+typedef unsigned long long weight_t;
+constexpr float UNITS = 8796093022208.0f; /* 2^43 */
+
+constexpr int DRAW_THREADS = 512, DRAW_WARPS = DRAW_THREADS / 32;
+
+struct draw_memory {
+    weight_t sums[DRAW_WARPS][16], total[16];
+    int32_t id;
+};
+
+/*  A row's scores. They are cut step by step: a token is left that is above the border, or at it and not behind `last`. */
+struct draw_row {
+    const float *scores;
+    int vocab;
+    float greatest, temperature;
+    uint32_t border;
+    int last;
+    weight_t least; /* weights below it are cut, too */
+
+    /*  In the order of the scores. */
+    static __device__ uint32_t key_of(float score)
+    {
+        const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
+        return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    }
+    __device__ weight_t weight_of(float score) const
+    {
+        return score == greatest ? (weight_t)UNITS : (weight_t)(expf((score - greatest) / temperature) * UNITS + 0.5f);
+    }
+    __device__ weight_t weight(int i) const
+    {
+        const float score = scores[i];
+        const uint32_t key = key_of(score);
+        const weight_t w = key > border || (key == border && i <= last) ? weight_of(score) : 0;
+        return w >= least ? w : 0;
+    }
+};
+
+/*  Over the block, for every thread. */
+__device__ inline weight_t draw_sum(weight_t x, draw_memory &memory)
+{
+    weight_t sum = 0;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        x += __shfl_xor_sync(0xffffffff, x, distance);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        memory.sums[threadIdx.x / 32][0] = x;
+    __syncthreads();
+    for (int w = 0; w < DRAW_WARPS; w++)
+        sum += memory.sums[w][0];
+    return sum;
+}
+
+/*  The greatest key so that those at it and above count `target` or more; above: what those above it count. Four bits of it at a time. counts: each
+    token is one, else it is its weight. */
+template <bool counts> __device__ inline uint32_t draw_border(const draw_row &row, weight_t target, weight_t &above, draw_memory &memory)
+{
+    uint32_t found = 0;
+    above = 0;
+#pragma unroll 1
+    for (int shift = 28; shift >= 0; shift -= 4) {
+        weight_t at_least[16];
+#pragma unroll
+        for (int d = 0; d < 16; d++)
+            at_least[d] = 0;
+        for (int i = threadIdx.x; i < row.vocab; i += DRAW_THREADS) {
+            const unsigned long long key = draw_row::key_of(row.scores[i]);
+            if (key >> (shift + 4) != found)
+                continue;
+            const int digit = (int)(key >> shift & 15);
+            const weight_t x = counts ? 1 : row.weight(i);
+#pragma unroll
+            for (int d = 0; d < 16; d++)
+                at_least[d] += digit >= d ? x : 0;
+        }
+#pragma unroll
+        for (int d = 0; d < 16; d++)
+#pragma unroll
+            for (int distance = 16; distance > 0; distance /= 2)
+                at_least[d] += __shfl_xor_sync(0xffffffff, at_least[d], distance);
+        __syncthreads();
+        if (threadIdx.x % 32 == 0)
+#pragma unroll
+            for (int d = 0; d < 16; d++)
+                memory.sums[threadIdx.x / 32][d] = at_least[d];
+        __syncthreads();
+        if (threadIdx.x < 16) {
+            weight_t sum = 0;
+            for (int w = 0; w < DRAW_WARPS; w++)
+                sum += memory.sums[w][threadIdx.x];
+            memory.total[threadIdx.x] = sum;
+        }
+        __syncthreads();
+        int digit = 15;
+        while (digit > 0 && above + memory.total[digit] < target)
+            digit--;
+        above += digit < 15 ? memory.total[digit + 1] : 0;
+        found = found << 4 | (uint32_t)digit;
+    }
+    return found;
+}
+
+/*  The first token, in the order of ids, with which the sum of values is above `at`. Each warp has its own part of them. Called by all threads; the
+    token is in memory.id afterwards, which stays as it is where there is none. */
+template <typename Value> __device__ inline void draw_find(int vocab, weight_t at, Value value, draw_memory &memory)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int part = (vocab + 32 * DRAW_WARPS - 1) / (32 * DRAW_WARPS) * 32, from = warp * part, to = min(vocab, from + part);
+    weight_t sum = 0, before = 0;
+    for (int i = from + lane; i < to; i += 32)
+        sum += value(i);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffff, sum, distance);
+    __syncthreads();
+    if (lane == 0)
+        memory.sums[warp][0] = sum;
+    __syncthreads();
+    for (int w = 0; w < warp; w++)
+        before += memory.sums[w][0];
+    if (at < before || at >= before + sum)
+        return; /* the whole warp */
+    for (int base = from; base < to; base += 32) {
+        weight_t own = base + lane < to ? value(base + lane) : 0, upto = own;
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const weight_t other = __shfl_up_sync(0xffffffff, upto, distance);
+            upto += lane >= distance ? other : 0;
+        }
+        if (at >= before + upto - own && at < before + upto)
+            memory.id = base + lane;
+        before += __shfl_sync(0xffffffff, upto, 31);
+    }
+}
+
+__device__ inline float bias_of(const logit_bias *biases, int count, int id)
+{
+    int low = 0, high = count - 1;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (biases[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return count > 0 && biases[low].id == id ? biases[low].bias : 0;
+}
+
+/*  ignis.h has the same struct. */
+struct draw_params {
+    const float *logits; /* [rows, stride] */
+    float *scores;       /* room for as many */
+    const generate_row *rows;
+    const logit_bias *biases; /* [rows, bias_room] */
+    generate_draw *draws;
+    long long stride;
+    int vocab, bias_room;
+};
+
+/*  Draws the token behind each row's, writes it to the sequence, and tells it. In the order of Hugging Face's processors: bias, repetition
+    penalty, temperature, top k, top p, min p. NaN counts as minus infinity. grid = rows. */
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS) ignis_generate_draw(draw_params p)
+{
+    __shared__ draw_memory memory;
+    const generate_row &place = p.rows[blockIdx.x];
+    const float *logits = p.logits + blockIdx.x * p.stride;
+    const logit_bias *biases = p.biases + (long long)blockIdx.x * p.bias_room;
+    float *scores = p.scores + blockIdx.x * p.stride;
+    const int vocab = p.vocab, thread = threadIdx.x;
+    const float infinity = ignis_infinity<float>();
+    if (place.position < 0)
+        return;
+    float most = -infinity, sum = 0;
+    for (int i = thread; i < vocab; i += DRAW_THREADS)
+        most = fmaxf(most, logits[i]);
+    most = ignis_block_max(most);
+    for (int i = thread; i < vocab; i += DRAW_THREADS) {
+        const float x = logits[i];
+        sum += x == most ? 1.0f : x == x ? expf(x - most) : 0.0f;
+        scores[i] = x == x ? x : -infinity;
+    }
+    sum = ignis_block_sum(sum);
+    __syncthreads();
+    for (int i = thread; i < place.biases; i += DRAW_THREADS)
+        scores[biases[i].id] += biases[i].bias;
+    if (place.penalty != 1) {
+        const int behind = place.position + 1, first = place.window > 0 ? max(0, behind - place.window) : 0;
+        const float penalty = (float)place.penalty;
+        __syncthreads();
+        for (int i = first + thread; i < behind; i += DRAW_THREADS) { /* a token that is there twice gets the same number twice */
+            const int id = place.ids[i];
+            float x = logits[id] == logits[id] ? logits[id] : -infinity;
+            x += bias_of(biases, place.biases, id);
+            atomicExch((unsigned *)&scores[id], __float_as_uint(x < 0 ? x * penalty : x / penalty));
+        }
+    }
+    __syncthreads();
+
+    draw_row row = {scores, vocab, -infinity, (float)place.temperature, 0, vocab, 1};
+    for (int i = thread; i < vocab; i += DRAW_THREADS)
+        row.greatest = fmaxf(row.greatest, scores[i]);
+    row.greatest = ignis_block_max(row.greatest);
+    if (thread == 0)
+        memory.id = 0;
+    weight_t above = 0, all;
+    int kept = 1;
+    if (place.temperature == 0) { /* the first of the greatest */
+        draw_find(vocab, 0, [&](int i) { return (weight_t)(scores[i] == row.greatest); }, memory);
+    } else {
+        if (place.top_k > 0 && place.top_k < vocab)
+            row.border = draw_border<true>(row, (weight_t)place.top_k, above, memory);
+        if (place.top_p > 0 && place.top_p < 1) {
+            weight_t mine = 0;
+            for (int i = thread; i < vocab; i += DRAW_THREADS)
+                mine += row.weight(i);
+            all = draw_sum(mine, memory);
+            const weight_t target = max((weight_t)ceil(place.top_p * (double)all), (weight_t)1);
+            const uint32_t border = draw_border<false>(row, target, above, memory);
+            /* Of those at the border, as many from the first on as it takes. Its score is that of one of them. */
+            const weight_t each = row.weight_of(__uint_as_float(border & 0x80000000u ? border & 0x7fffffffu : ~border));
+            const weight_t some = each ? (target - above + each - 1) / each : 1;
+            __syncthreads();
+            if (thread == 0)
+                memory.id = vocab;
+            draw_find(vocab, some - 1, [&](int i) { return (weight_t)(draw_row::key_of(scores[i]) == border); }, memory);
+            __syncthreads();
+            row.border = border;
+            row.last = memory.id;
+        }
+        if (place.min_p > 0)
+            row.least = max((weight_t)ceil(place.min_p * (double)UNITS), (weight_t)1);
+        weight_t mine = 0;
+        int count = 0;
+        for (int i = thread; i < vocab; i += DRAW_THREADS) {
+            const weight_t w = row.weight(i);
+            mine += w;
+            count += w > 0;
+        }
+        all = draw_sum(mine, memory);
+        kept = (int)draw_sum((weight_t)count, memory);
+        const uint32_t at = (uint32_t)place.position + 1;
+        const uint4 random = ignis_philox(make_uint4(at, 0, 0, 0), make_uint2((uint32_t)place.seed, (uint32_t)(place.seed >> 32)));
+        draw_find(vocab, __umul64hi((weight_t)random.x | (weight_t)random.y << 32, all), [&](int i) { return row.weight(i); }, memory);
+    }
+    __syncthreads();
+    if (thread == 0) {
+        const float x = logits[memory.id];
+        p.draws[blockIdx.x].id = memory.id;
+        p.draws[blockIdx.x].kept = kept;
+        p.draws[blockIdx.x].log_prob = (x == most ? 0.0f : x - most) - logf(sum);
+        place.ids[place.position + 1] = memory.id;
+    }
+}

@@ -1,0 +1,1179 @@
+// SPDX-License-Identifier: MIT
+/*  test_generate.c - generation: products, cache, attention and draw against references in double, rows with the same bits alone and among
+    others */
+#define IGNIS_MODELS
+#include "tensor.h"
+
+#include <math.h>
+
+/* arrays that are held, until the test ends ---------------------------------------------------------------------- */
+
+static struct {
+    ignis_array handle;
+    ignis__array *array;
+} rooms[256];
+static int room_count;
+
+static ignis__array *room_of(ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold("test", handle);
+    if (!array || room_count == COUNT_OF(rooms))
+        abort();
+    rooms[room_count].handle = handle;
+    rooms[room_count++].array = array;
+    return array;
+}
+
+static ignis__array *room(ignis_shape shape, ignis_dtype dtype)
+{
+    ignis_array handle = make(shape, dtype);
+    CHECK_OK(ignis_array_zero(handle));
+    return room_of(handle);
+}
+
+/*  Noise, rounded to the dtype, in the array and in numbers that the caller frees. */
+static ignis__array *room_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor, double **numbers)
+{
+    double *values = rounded_noise(shape, dtype, seed, factor);
+    ignis__array *array = room(shape, dtype);
+    ignis_array handle = rooms[room_count - 1].handle;
+    CHECK_OK(ignis_array_from_host(handle, values, IGNIS_F64, shape_numel(shape)));
+    if (numbers)
+        *numbers = values;
+    else
+        free(values);
+    return array;
+}
+
+static ignis_array handle_of(const ignis__array *array)
+{
+    ignis_array handle = {array->slot.handle};
+    return handle;
+}
+
+static double *numbers_of(const ignis__array *array) { return array_values(handle_of(array)); }
+
+static void rooms_end(int first)
+{
+    while (room_count > first) {
+        room_count--;
+        ignis__array_drop("test", rooms[room_count].array);
+        drop(rooms[room_count].handle);
+    }
+}
+
+static ignis__op step_begin(void)
+{
+    ignis__op op;
+    ignis__device *device = ignis__device_get("test", 0);
+    memset(&op, 0, sizeof op);
+    CHECK(device && ignis__step_begin(&op, "test", device));
+    return op;
+}
+
+static void step_end(ignis__op *op)
+{
+    CHECK(op->ok);
+    CHECK_OK(ignis__op_leave(op));
+}
+
+static double tolerance_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 2e-6 : dtype == IGNIS_F16 ? 1.5e-3 : 1.2e-2;
+}
+
+static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
+
+/* products ------------------------------------------------------------------------------------------------------- */
+
+static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+{
+    int before = room_count, parts = gated ? 2 : 1, r, c, i;
+    double *x, *w, *b = NULL, *start, *got, *alone;
+    ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD ? ignis__wide_dtype(dtype) : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32 : dtype;
+    int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
+    ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
+    ignis__array *w_room = room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
+    ignis__array *b_room = biased ? room_noise(IGNIS_SHAPE(parts * n), dtype, 3, 1, &b) : NULL;
+    ignis__array *out = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, &start);
+    ignis__array *single = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, NULL);
+    ignis__op op = step_begin();
+    ignis__step_product(&op, rows, kind, gated, out, x_room, w_room, b_room);
+    step_end(&op);
+    for (r = 0; r < rows; r++) { /* each row alone */
+        ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1), to = ignis_array_slice(handle_of(single), 0, r, 1);
+        ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
+        op = step_begin();
+        ignis__step_product(&op, 1, kind, gated, to_array, row_array, w_room, b_room);
+        step_end(&op);
+        ignis__array_drop("test", row_array), ignis__array_drop("test", to_array);
+        drop(row), drop(to);
+    }
+    got = numbers_of(out);
+    alone = numbers_of(single);
+    CHECK(k % (int)ignis__pack_elements(dtype) != 0 || memcmp(got, alone, sizeof *got * (size_t)(rows * width)) == 0);
+    for (r = 0; r < rows; r++)
+        for (c = 0; c < n; c++) {
+            double sum[2] = {0, 0}, y;
+            for (i = 0; i < k * parts; i++)
+                sum[i / k] += x[r * k + i % k] * w[(c + i / k * n) * k + i % k];
+            y = sum[0] + (b ? b[c] : 0);
+            if (gated)
+                y = y * sigmoid_of(y) * (sum[1] + (b ? b[n + c] : 0));
+            if (kind == IGNIS__GEMV_GELU)
+                y *= sigmoid_of(1.5957691216057308 * (y + 0.044715 * y * y * y));
+            if (kind == IGNIS__GEMV_ADD)
+                y += start[r * width + c];
+            if (!is_close(got[r * width + c], y, (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) * 8)) {
+                char text[256];
+                snprintf(text, sizeof text, "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
+                         rows, n, k, (int)kind, gated, r, c, got[r * width + c], y);
+                test__fail(__FILE__, __LINE__, text);
+                r = rows;
+                break;
+            }
+        }
+    free(x), free(w), free(b), free(start), free(got), free(alone);
+    rooms_end(before);
+}
+
+TEST(products_of_every_kind)
+{
+    static const int rows[] = {1, 2, 3, 5, 8, 9, 17};
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        for (i = 0; i < COUNT_OF(rows); i++)
+            check_product(float_dtypes[d], rows[i], 13, 72, IGNIS__GEMV_OUT, false, i % 2);
+        check_product(float_dtypes[d], 3, 9, 43, IGNIS__GEMV_OUT, false, true); /* no packs */
+        check_product(float_dtypes[d], 3, 5, 600, IGNIS__GEMV_GELU, false, true);
+        check_product(float_dtypes[d], 6, 5, 64, IGNIS__GEMV_OUT, true, d % 2);
+        check_product(float_dtypes[d], 2, 6, 24, IGNIS__GEMV_ADD, false, true);
+        check_product(float_dtypes[d], 4, 7, 24, IGNIS__GEMV_LOGITS, false, false);
+    }
+}
+
+/* cache and attention -------------------------------------------------------------------------------------------- */
+
+typedef struct cache_case {
+    int heads, kv_heads, head_dim;
+    bool turns, normed;
+} cache_case;
+
+enum { SEQUENCES = 3, LONGEST = 300, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
+
+/*  A model's attention over sequences, with all that is in device memory. */
+typedef struct attention_test {
+    const cache_case *c;
+    ignis_dtype dtype;
+    ignis__array *ids[SEQUENCES], *pages[SEQUENCES], *k, *v, *q_weight, *k_weight, *rows, *qkv, *out, *scratch;
+    double *q_norm, *k_norm;
+    float frequencies[256];
+} attention_test;
+
+static int width_of(const cache_case *c) { return (c->heads + 2 * c->kv_heads) * c->head_dim; }
+
+static void attention_test_begin(attention_test *t, const cache_case *c, ignis_dtype dtype, int most_rows)
+{
+    int s, i, at = 0;
+    ignis__op op;
+    memset(t, 0, sizeof *t);
+    t->c = c;
+    t->dtype = dtype;
+    for (i = 0; i < c->head_dim / 2; i++)
+        t->frequencies[i] = (float)pow(10000, -2.0 * i / c->head_dim);
+    op = step_begin();
+    for (s = 0; s < SEQUENCES; s++) { /* pages of one sequence lie scattered */
+        int32_t pages[PAGES_EACH];
+        for (i = 0; i < PAGES_EACH; i++, at++)
+            pages[i] = at * 7 % PAGES;
+        t->ids[s] = room(IGNIS_SHAPE(LONGEST + 1), IGNIS_I32);
+        t->pages[s] = room(IGNIS_SHAPE(PAGES_EACH), IGNIS_I32);
+        ignis__step_words(&op, dtype, t->pages[s], 0, pages, PAGES_EACH);
+    }
+    step_end(&op);
+    t->k = room(IGNIS_SHAPE(PAGES, c->kv_heads, 16, c->head_dim), dtype);
+    t->v = room(IGNIS_SHAPE(PAGES, c->kv_heads, 16, c->head_dim), dtype);
+    if (c->normed) {
+        t->q_weight = room_noise(IGNIS_SHAPE(c->head_dim), dtype, 11, 1, &t->q_norm);
+        t->k_weight = room_noise(IGNIS_SHAPE(c->head_dim), dtype, 12, 1, &t->k_norm);
+    }
+    t->rows = room(IGNIS_SHAPE(most_rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
+    t->qkv = room(IGNIS_SHAPE(most_rows, width_of(c)), dtype);
+    t->out = room(IGNIS_SHAPE(most_rows, c->heads * c->head_dim), dtype);
+    t->scratch = room(IGNIS_SHAPE(4 * c->heads * 2 * (2 + c->head_dim)), ignis__wide_dtype(dtype));
+}
+
+/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. */
+static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position)
+{
+    ignis__generate_row rows[64];
+    ignis__generate_cache cache;
+    ignis__paged paged;
+    ignis__op op = step_begin();
+    int i;
+    memset(rows, 0, sizeof rows);
+    for (i = 0; i < count; i++) {
+        rows[i].ids = ignis__op_write(&op, t->ids[sequence[i]]);
+        rows[i].pages = ignis__op_read(&op, t->pages[sequence[i]]);
+        rows[i].position = position[i];
+    }
+    memset(&cache, 0, sizeof cache);
+    memset(&paged, 0, sizeof paged);
+    cache.qkv = paged.q = ignis__op_write(&op, t->qkv);
+    cache.k = paged.k = ignis__op_write(&op, t->k);
+    cache.v = paged.v = ignis__op_write(&op, t->v);
+    cache.q_weight = t->q_weight ? ignis__op_read(&op, t->q_weight) : 0;
+    cache.k_weight = t->k_weight ? ignis__op_read(&op, t->k_weight) : 0;
+    cache.rows = paged.rows = ignis__op_write(&op, t->rows);
+    cache.eps = 1e-6;
+    cache.heads = paged.heads = t->c->heads;
+    cache.kv_heads = paged.kv_heads = t->c->kv_heads;
+    cache.head_dim = paged.head_dim = t->c->head_dim;
+    paged.out = ignis__op_write(&op, t->out);
+    paged.scratch = ignis__op_write(&op, t->scratch);
+    paged.q_row = width_of(t->c);
+    paged.scale = 1 / sqrt((double)t->c->head_dim);
+    paged.splits = 2;
+    ignis__step_rows(&op, t->dtype, t->rows, rows, count);
+    ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
+    ignis__step_attention(&op, count, 4, t->dtype, &paged);
+    step_end(&op);
+}
+
+/*  A head as it is when it has turned. */
+static void head_turned(const attention_test *t, const double *from, const double *weight, int position, double *to)
+{
+    int i, half = t->c->head_dim / 2;
+    double squares = 0, factor = 1;
+    for (i = 0; weight && i < 2 * half; i++)
+        squares += from[i] * from[i];
+    if (weight)
+        factor = 1 / sqrt(squares / (2 * half) + 1e-6);
+    for (i = 0; i < half; i++) {
+        double a = from[i] * factor * (weight ? weight[i] : 1), b = from[i + half] * factor * (weight ? weight[i + half] : 1);
+        double angle = t->c->turns ? position * (double)t->frequencies[i] : 0;
+        to[i] = a * cos(angle) - b * sin(angle);
+        to[i + half] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+/*  Head h of the token at `position` of a sequence, whose rows of qkv are given. */
+static void attention_reference(const attention_test *t, const double *qkv, int position, int h, double *out)
+{
+    const cache_case *c = t->c;
+    int width = width_of(c), dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads), j, d;
+    double q[256], k[256], scores[LONGEST], top = -1e300, sum = 0;
+    head_turned(t, qkv + (int64_t)position * width + h * dim, t->q_norm, position, q);
+    for (j = 0; j <= position; j++) {
+        head_turned(t, qkv + (int64_t)j * width + (c->heads + kv_h) * dim, t->k_norm, j, k);
+        for (d = 0, scores[j] = 0; d < dim; d++)
+            scores[j] += q[d] * k[d] / sqrt((double)dim);
+        top = scores[j] > top ? scores[j] : top;
+    }
+    for (d = 0; d < dim; d++)
+        out[d] = 0;
+    for (j = 0; j <= position; j++) {
+        const double *v = qkv + (int64_t)j * width + (c->heads + c->kv_heads + kv_h) * dim;
+        sum += scores[j] = exp(scores[j] - top);
+        for (d = 0; d < dim; d++)
+            out[d] += scores[j] * v[d];
+    }
+    for (d = 0; d < dim; d++)
+        out[d] /= sum;
+}
+
+/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none. The last ones alone again,
+    and both by a graph's kind of launch, whose rows alone change. */
+static void check_attention(const cache_case *c, ignis_dtype dtype, const int lengths[SEQUENCES])
+{
+    enum { CHUNK = 29 };
+    int before = room_count, s, i, h, d, at, count, width = width_of(c), own = c->heads * c->head_dim, sequence[64], position[64];
+    size_t bytes = (size_t)width * (size_t)ignis__dtypes[dtype].size;
+    double *qkv[SEQUENCES], *together, *got, expected[256];
+    char *raw[SEQUENCES];
+    attention_test t;
+    attention_test_begin(&t, c, dtype, 32);
+    for (s = 0; s < SEQUENCES; s++) {
+        ignis__array *all = room_noise(IGNIS_SHAPE(lengths[s], width), dtype, (uint64_t)(20 + s), 1, &qkv[s]);
+        raw[s] = (char *)malloc(bytes * (size_t)lengths[s]);
+        CHECK_OK(ignis_array_to_host_raw(handle_of(all), raw[s], (int64_t)bytes * lengths[s]));
+    }
+    for (s = 0; s < SEQUENCES; s++)
+        for (at = 0; at < lengths[s] - 1; at += count) {
+            char *rows = (char *)calloc(32, bytes);
+            count = lengths[s] - 1 - at < CHUNK ? lengths[s] - 1 - at : CHUNK;
+            memcpy(rows, raw[s] + bytes * (size_t)at, bytes * (size_t)count);
+            CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes));
+            free(rows);
+            for (i = 0; i < count; i++) {
+                sequence[i] = s;
+                position[i] = at + i;
+            }
+            attention_test_run(&t, count, sequence, position);
+            got = numbers_of(t.out);
+            for (i = 0; i < count; i += 13)
+                for (h = 0; h < c->heads; h++) {
+                    attention_reference(&t, qkv[s], at + i, h, expected);
+                    for (d = 0; d < c->head_dim; d++)
+                        CHECK_CLOSE(got[i * own + h * c->head_dim + d], expected[d], tolerance_of(dtype) * 4);
+                }
+            free(got);
+        }
+    for (i = 0; i < 2; i++) { /* together; then each alone, among rows that are none */
+        char *rows = (char *)calloc(32, bytes);
+        int alone;
+        for (alone = 0; alone < (i ? SEQUENCES : 1); alone++) {
+            for (s = 0; s < SEQUENCES; s++) {
+                int row = i ? (s == alone ? 0 : -1) : s == 2 ? 3 : s;
+                if (row >= 0)
+                    memcpy(rows + bytes * (size_t)row, raw[s] + bytes * (size_t)(lengths[s] - 1), bytes);
+            }
+            sequence[0] = i ? alone : 0, sequence[1] = 1, sequence[2] = 0, sequence[3] = 2;
+            position[0] = lengths[sequence[0]] - 1, position[1] = i ? -1 : lengths[1] - 1, position[2] = -1, position[3] = lengths[2] - 1;
+            CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes));
+            attention_test_run(&t, i ? 2 : 4, sequence, position);
+            got = numbers_of(t.out);
+            if (!i) {
+                together = got;
+                for (d = 0; d < own; d++)
+                    CHECK_NUMBER(got[2 * own + d], 0);
+                continue;
+            }
+            CHECK(memcmp(got, together + (alone == 2 ? 3 : alone) * own, sizeof *got * (size_t)own) == 0);
+            for (h = 0; h < c->heads; h++) {
+                attention_reference(&t, qkv[alone], lengths[alone] - 1, h, expected);
+                for (d = 0; d < c->head_dim; d++)
+                    CHECK_CLOSE(got[h * c->head_dim + d], expected[d], tolerance_of(dtype) * 4);
+            }
+            free(got);
+        }
+        free(rows);
+    }
+    free(together);
+    for (s = 0; s < SEQUENCES; s++)
+        free(qkv[s]), free(raw[s]);
+    free(t.q_norm), free(t.k_norm);
+    rooms_end(before);
+}
+
+static const cache_case cache_cases[] = {{4, 4, 64, true, false},  {6, 2, 80, true, true},  {4, 1, 128, true, true},
+                                         {7, 1, 64, false, false}, {8, 1, 16, true, false}, {2, 1, 256, true, false}};
+
+TEST(attention_over_pages)
+{
+    static const int lengths[][SEQUENCES] = {{1, 17, 40}, {16, 5, 33}, {290, 257, 2}};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cache_cases); i++)
+        check_attention(&cache_cases[i], float_dtypes[i % 4], lengths[i % 2]);
+    check_attention(&cache_cases[1], IGNIS_F32, lengths[1]);
+    check_attention(&cache_cases[4], IGNIS_F32, lengths[2]); /* more than a split */
+}
+
+/* the draw ------------------------------------------------------------------------------------------------------- */
+
+typedef struct draw_case {
+    double temperature, top_p, min_p, penalty;
+    int top_k, window, biases;
+} draw_case;
+
+static void philox(uint32_t counter[4], uint32_t key0, uint32_t key1)
+{
+    int round;
+    for (round = 0; round < 10; round++) {
+        uint64_t x = (uint64_t)0xD2511F53u * counter[0], z = (uint64_t)0xCD9E8D57u * counter[2];
+        uint32_t next[4];
+        next[0] = (uint32_t)(z >> 32) ^ counter[1] ^ key0;
+        next[1] = (uint32_t)z;
+        next[2] = (uint32_t)(x >> 32) ^ counter[3] ^ key1;
+        next[3] = (uint32_t)x;
+        memcpy(counter, next, sizeof next);
+        key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+    }
+}
+
+static int compare_scores(const void *a, const void *b) /* falling, then ids */
+{
+    const double *x = (const double *)a, *y = (const double *)b;
+    return x[0] != y[0] ? (x[0] < y[0] ? 1 : -1) : x[1] < y[1] ? -1 : 1;
+}
+
+/*  What is left of a row, as probabilities by ids; 0: cut. ids: of the sequence so far. */
+static int draw_reference(const draw_case *c, const double *logits, int vocab, const int32_t *ids, int count,
+                          const ignis__generate_bias *biases, double *probability)
+{
+    double *sorted = (double *)malloc(sizeof(double) * 2 * (size_t)vocab), sum = 0, running = 0, top;
+    int i, j, kept = 0;
+    for (i = 0; i < vocab; i++) {
+        double x = logits[i] != logits[i] ? -HUGE_VAL : logits[i];
+        bool there = false;
+        for (j = 0; j < c->biases; j++)
+            x = biases[j].id == i ? (double)(float)(x + (double)biases[j].bias) : x;
+        for (j = c->window > 0 && c->window < count ? count - c->window : 0; j < count; j++)
+            there = there || ids[j] == i;
+        if (there)
+            x = (double)(x < 0 ? (float)x * (float)c->penalty : (float)x / (float)c->penalty);
+        sorted[2 * i] = x;
+        sorted[2 * i + 1] = i;
+        probability[i] = 0;
+    }
+    qsort(sorted, (size_t)vocab, 2 * sizeof *sorted, compare_scores);
+    top = sorted[0];
+    if (c->temperature == 0) {
+        probability[(int)sorted[1]] = 1;
+        free(sorted);
+        return 1;
+    }
+    for (i = 0; i < vocab && (c->top_k == 0 || i < c->top_k || sorted[2 * i] == sorted[2 * c->top_k - 2]); i++)
+        sum += sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
+    kept = i;
+    for (i = 0; i < kept && c->top_p > 0 && c->top_p < 1; i++) {
+        running += exp((sorted[2 * i] - top) / c->temperature);
+        if (running >= c->top_p * sum)
+            kept = i + 1;
+    }
+    for (i = 0, sum = 0; i < kept; i++)
+        if (exp((sorted[2 * i] - top) / c->temperature) >= (c->min_p > 5.7e-14 ? c->min_p : 5.7e-14) || sorted[2 * i] == top)
+            sum += probability[(int)sorted[2 * i + 1]] = sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
+    for (i = 0, kept = 0; i < vocab; i++) {
+        kept += probability[i] > 0;
+        probability[i] /= sum;
+    }
+    free(sorted);
+    return kept;
+}
+
+/*  Rows of random logits, some of them equal, drawn and compared: what is left, the token by the inverse of the sum, what it says. */
+static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
+{
+    enum { HISTORY = 20 };
+    int before = room_count, stride = vocab + 3, r, i, differ = 0;
+    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab),
+           *logits = (double *)calloc((size_t)(rows * stride), sizeof(double));
+    ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
+    ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
+    ignis__array *draw_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
+    ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
+    ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
+    ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)rows, sizeof *draws);
+    ignis__generate_bias *biases = (ignis__generate_bias *)calloc((size_t)rows * 8, sizeof *biases);
+    int32_t *history = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *history), *after;
+    ignis__draw p;
+    ignis__op op;
+    for (i = 0; i < rows * stride; i++) {
+        logits[i] = (double)(float)(6 * noise(seed, i));
+        if (i % 7 == 0)
+            logits[i] = floor(logits[i]); /* ties */
+    }
+    logits[1] = NAN, logits[2] = -HUGE_VAL;
+    CHECK_OK(ignis_array_from_host(handle_of(logit_room), logits, IGNIS_F64, rows * stride));
+    for (i = 0; i < rows * (HISTORY + 1); i++)
+        history[i] = (int32_t)((noise(seed + 1, i) + 1) / 2 * vocab) % vocab;
+    for (i = 0; i < rows * 8; i++) {
+        biases[i].id = (i % 8 * vocab + i / 8 % vocab) / 8;
+        biases[i].bias = (float)(4 * noise(seed + 2, i));
+    }
+    CHECK_OK(ignis_array_from_host_raw(handle_of(bias_room), biases, (int64_t)sizeof *biases * rows * 8));
+    CHECK_OK(ignis_array_from_host_raw(handle_of(ids), history, (int64_t)sizeof *history * rows * (HISTORY + 1)));
+    op = step_begin();
+    for (r = 0; r < rows; r++) {
+        row[r].ids = ignis__op_write(&op, ids) + (ignis__address)(4 * (HISTORY + 1) * r);
+        row[r].position = HISTORY - 1;
+        row[r].temperature = c->temperature, row[r].top_p = c->top_p, row[r].min_p = c->min_p, row[r].penalty = c->penalty;
+        row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
+        row[r].seed = seed << 32 | (uint64_t)r;
+    }
+    ignis__step_rows(&op, IGNIS_F32, row_room, row, rows);
+    memset(&p, 0, sizeof p);
+    p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
+    p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room), p.draws = ignis__op_write(&op, draw_room);
+    p.stride = stride, p.vocab = vocab, p.bias_room = 8;
+    ignis__step_draw(&op, rows, IGNIS_F32, &p);
+    step_end(&op);
+    CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * rows));
+    after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
+    CHECK_OK(ignis_array_to_host_raw(handle_of(ids), after, (int64_t)sizeof *after * rows * (HISTORY + 1)));
+    for (r = 0; r < rows; r++) {
+        const double *own = logits + r * stride;
+        uint32_t counter[4] = {HISTORY, 0, 0, 0};
+        double below = 0, most = -HUGE_VAL, sum = 0, u;
+        int id = draws[r].id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability);
+        philox(counter, (uint32_t)r, (uint32_t)seed);
+        u = (counter[1] + counter[0] / 4294967296.0) / 4294967296.0;
+        if (id < 0 || id >= vocab) {
+            test__fail(__FILE__, __LINE__, "no token");
+            break;
+        }
+        for (i = 0; i < id; i++)
+            below += probability[i];
+        differ += kept != draws[r].kept;
+        if (c->temperature == 0)
+            CHECK(probability[id] == 1);
+        else
+            CHECK(probability[id] > 0 && u > below - 2e-5 && u < below + probability[id] + 2e-5);
+        for (i = 0; i < vocab; i++)
+            most = own[i] > most ? own[i] : most;
+        for (i = 0; i < vocab; i++)
+            sum += own[i] == own[i] ? exp(own[i] - most) : 0;
+        CHECK_CLOSE((double)draws[r].log_prob, own[id] - most - log(sum), 1e-5);
+        CHECK_INT(after[r * (HISTORY + 1) + HISTORY], id);
+    }
+    CHECK_INT(differ, 0);
+    free(after), free(history), free(biases), free(draws), free(row), free(logits), free(probability);
+    rooms_end(before);
+}
+
+static const draw_case draw_cases[] = {
+    {0, 0, 0, 1, 0, 0, 0},         {1, 0, 0, 1, 0, 0, 0},     {0.7, 0, 0, 1, 40, 0, 0},        {1, 0.9, 0, 1, 0, 0, 0},
+    {1.3, 0.5, 0, 1, 12, 0, 0},    {1, 0, 0.05, 1, 0, 0, 0},  {0.9, 0.95, 0.1, 1.2, 30, 0, 5}, {0, 0, 0, 1.5, 0, 7, 8},
+    {2, 0.8, 0.01, 0.8, 50, 5, 3}, {1, 0.001, 0, 1, 0, 0, 0}, {1, 0, 0, 1, 1, 0, 0},           {0.01, 0.99, 0, 1, 5, 0, 0},
+};
+
+TEST(draws_are_those_of_the_reference)
+{
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(draw_cases); i++) {
+        check_draws(&draw_cases[i], 101, 12, (uint64_t)(100 + i));
+        check_draws(&draw_cases[i], 1100, 1, (uint64_t)(200 + i));
+    }
+}
+
+/* models --------------------------------------------------------------------------------------------------------- */
+
+/*  A model with random weights, which the test has as numbers, too. */
+typedef struct test_shape {
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab;
+    bool gpt2, biased,
+        normed; /* learned positions, layer_norm, gelu, biases everywhere; else rope, rms_norm, silu: q, k, v with bias; head norms */
+    ignis_dtype dtype;
+} test_shape;
+
+enum {
+    ATTN_NORM,
+    ATTN_NORM_BIAS,
+    QKV,
+    QKV_BIAS,
+    Q_NORM,
+    K_NORM,
+    OUT,
+    OUT_BIAS,
+    MLP_NORM,
+    MLP_NORM_BIAS,
+    UP,
+    UP_BIAS,
+    DOWN,
+    DOWN_BIAS,
+    PARTS
+};
+
+typedef struct test_model {
+    test_shape shape;
+    ignis__model *model;
+    ignis_model handle;
+    double *embedding, *positions, *norm, *norm_bias, *head, *part[4][PARTS];
+} test_model;
+
+static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add, double **numbers)
+{
+    static uint64_t seed;
+    int64_t i;
+    ignis_tensor tensor;
+    double *values = rounded_noise(dims, IGNIS_F64, ++seed, factor);
+    for (i = 0; i < shape_numel(dims); i++)
+        values[i] += add;
+    tensor = tensor_of(values, dims, shape->dtype, false);
+    free(values);
+    *numbers = tensor_values(tensor);
+    return tensor;
+}
+
+static void test_model_begin(test_model *t, const test_shape *shape, int context, int sequences)
+{
+    ignis__model *m = (ignis__model *)ignis__pool_take("test", &ignis__models);
+    int i, width = (shape->heads + 2 * shape->kv_heads) * shape->head_dim, parts = shape->gpt2 ? 1 : 2,
+           own = shape->heads * shape->head_dim;
+    memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
+    memset(t, 0, sizeof *t);
+    t->shape = *shape;
+    t->model = m;
+    m->layers = shape->layers, m->heads = shape->heads, m->kv_heads = shape->kv_heads, m->head_dim = shape->head_dim;
+    m->hidden = shape->hidden, m->inner = shape->inner, m->vocab = shape->vocab, m->sequences = sequences;
+    m->context = m->room = context, m->cache_dtype = shape->dtype;
+    m->family = shape->gpt2 ? IGNIS_MODEL_GPT2 : shape->normed ? IGNIS_MODEL_QWEN3 : IGNIS_MODEL_LLAMA;
+    m->norm_eps = 1e-5f, m->attention_scale = (float)(1 / sqrt((double)shape->head_dim));
+    m->rms = m->rope = !shape->gpt2, m->gelu = shape->gpt2, m->dtype = shape->dtype;
+    m->device = ignis__device_get("test", 0);
+    m->layer = (ignis__layer *)ignis__alloc((size_t)shape->layers * sizeof *m->layer);
+    for (i = 0; i < shape->head_dim / 2; i++)
+        m->inv_freq[i] = (float)(m->frequencies[i] = pow(10000, -2.0 * i / shape->head_dim));
+    m->embedding = weight(shape, IGNIS_SHAPE(shape->vocab, shape->hidden), 1, 0, &t->embedding);
+    m->norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &t->norm);
+    if (shape->gpt2) {
+        m->positions = weight(shape, IGNIS_SHAPE(context, shape->hidden), 0.3, 0, &t->positions);
+        m->norm_bias = weight(shape, IGNIS_SHAPE(shape->hidden), 0.1, 0, &t->norm_bias);
+        m->head = m->embedding;
+        m->tied = true;
+    } else {
+        m->head = weight(shape, IGNIS_SHAPE(shape->vocab, shape->hidden), 0.3, 0, &t->head);
+    }
+    for (i = 0; i < shape->layers; i++) {
+        ignis__layer *l = &m->layer[i];
+        double **part = t->part[i];
+        l->attn_norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &part[ATTN_NORM]);
+        l->qkv = weight(shape, IGNIS_SHAPE(width, shape->hidden), 0.3, 0, &part[QKV]);
+        l->o = weight(shape, IGNIS_SHAPE(shape->hidden, own), 0.3, 0, &part[OUT]);
+        l->mlp_norm = weight(shape, IGNIS_SHAPE(shape->hidden), 0.3, 1, &part[MLP_NORM]);
+        l->up = weight(shape, IGNIS_SHAPE(parts * shape->inner, shape->hidden), 0.3, 0, &part[UP]);
+        l->down = weight(shape, IGNIS_SHAPE(shape->hidden, shape->inner), 0.3, 0, &part[DOWN]);
+        if (shape->gpt2 || shape->biased)
+            l->qkv_bias = weight(shape, IGNIS_SHAPE(width), 0.2, 0, &part[QKV_BIAS]);
+        if (shape->gpt2) {
+            l->attn_norm_bias = weight(shape, IGNIS_SHAPE(shape->hidden), 0.1, 0, &part[ATTN_NORM_BIAS]);
+            l->mlp_norm_bias = weight(shape, IGNIS_SHAPE(shape->hidden), 0.1, 0, &part[MLP_NORM_BIAS]);
+            l->o_bias = weight(shape, IGNIS_SHAPE(shape->hidden), 0.1, 0, &part[OUT_BIAS]);
+            l->up_bias = weight(shape, IGNIS_SHAPE(shape->inner), 0.1, 0, &part[UP_BIAS]);
+            l->down_bias = weight(shape, IGNIS_SHAPE(shape->hidden), 0.1, 0, &part[DOWN_BIAS]);
+        }
+        if (shape->normed) {
+            l->q_norm = weight(shape, IGNIS_SHAPE(shape->head_dim), 0.3, 1, &part[Q_NORM]);
+            l->k_norm = weight(shape, IGNIS_SHAPE(shape->head_dim), 0.3, 1, &part[K_NORM]);
+        }
+    }
+    t->handle.id = ignis__pool_publish(&ignis__models, m);
+}
+
+static void test_model_end(test_model *t)
+{
+    int i, k;
+    CHECK_OK(ignis_model_free(t->handle));
+    for (i = 0; i < 4; i++)
+        for (k = 0; k < PARTS; k++)
+            free(t->part[i][k]);
+    free(t->embedding), free(t->positions), free(t->norm), free(t->norm_bias), free(t->head);
+}
+
+static void norm_reference(const test_model *t, const double *x, const double *by, const double *add, double *y)
+{
+    int i, n = t->shape.hidden;
+    double mean = 0, squares = 0;
+    for (i = 0; t->shape.gpt2 && i < n; i++)
+        mean += x[i] / n;
+    for (i = 0; i < n; i++)
+        squares += (x[i] - mean) * (x[i] - mean) / n;
+    for (i = 0; i < n; i++)
+        y[i] = (x[i] - mean) / sqrt(squares + (double)t->model->norm_eps) * by[i] + (add ? add[i] : 0);
+}
+
+static void product_reference(const double *w, const double *b, const double *x, int n, int k, double *y)
+{
+    int i, j;
+    for (i = 0; i < n; i++) {
+        y[i] = b ? b[i] : 0;
+        for (j = 0; j < k; j++)
+            y[i] += w[(int64_t)i * k + j] * x[j];
+    }
+}
+
+/*  Logits behind every token, in double; the caller frees them. */
+static double *forward_reference(const test_model *t, const int32_t *ids, int count)
+{
+    const test_shape *s = &t->shape;
+    int width = (s->heads + 2 * s->kv_heads) * s->head_dim, n = s->hidden, i, j, l, h, d, own = s->heads * s->head_dim;
+    double *x = (double *)calloc((size_t)(count * n), 8), *qkv = (double *)calloc((size_t)(count * width), 8), y[1024], z[1024], up[1024];
+    double *logits = (double *)calloc((size_t)(count * s->vocab), 8);
+    cache_case c = {0, 0, 0, false, false};
+    attention_test a;
+    c.heads = s->heads, c.kv_heads = s->kv_heads, c.head_dim = s->head_dim, c.turns = !s->gpt2;
+    memset(&a, 0, sizeof a);
+    a.c = &c;
+    for (i = 0; i < s->head_dim / 2; i++)
+        a.frequencies[i] = t->model->inv_freq[i];
+    for (i = 0; i < count; i++)
+        for (j = 0; j < n; j++)
+            x[i * n + j] = t->embedding[ids[i] * n + j] + (t->positions ? t->positions[i * n + j] : 0);
+    for (l = 0; l < s->layers; l++) {
+        double *const *part = t->part[l];
+        a.q_norm = part[Q_NORM], a.k_norm = part[K_NORM];
+        for (i = 0; i < count; i++) {
+            norm_reference(t, x + i * n, part[ATTN_NORM], part[ATTN_NORM_BIAS], y);
+            product_reference(part[QKV], part[QKV_BIAS], y, width, n, qkv + i * width);
+        }
+        for (i = 0; i < count; i++) {
+            for (h = 0; h < s->heads; h++)
+                attention_reference(&a, qkv, i, h, z + h * s->head_dim);
+            product_reference(part[OUT], part[OUT_BIAS], z, n, own, y);
+            for (d = 0; d < n; d++)
+                x[i * n + d] += y[d];
+            norm_reference(t, x + i * n, part[MLP_NORM], part[MLP_NORM_BIAS], y);
+            product_reference(part[UP], part[UP_BIAS], y, s->gpt2 ? s->inner : 2 * s->inner, n, up);
+            for (d = 0; d < s->inner; d++)
+                up[d] = s->gpt2 ? up[d] * sigmoid_of(1.5957691216057308 * (up[d] + 0.044715 * up[d] * up[d] * up[d]))
+                                : up[d] * sigmoid_of(up[d]) * up[s->inner + d];
+            product_reference(part[DOWN], part[DOWN_BIAS], up, n, s->inner, y);
+            for (d = 0; d < n; d++)
+                x[i * n + d] += y[d];
+        }
+    }
+    for (i = 0; i < count; i++) {
+        norm_reference(t, x + i * n, t->norm, t->norm_bias, y);
+        product_reference(t->head ? t->head : t->embedding, NULL, y, s->vocab, n, logits + i * s->vocab);
+    }
+    free(x), free(qkv);
+    return logits;
+}
+
+static const test_shape shapes[] = {
+    {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_F32},    {2, 6, 2, 24, 40, 56, 101, false, false, false, IGNIS_F32},
+    {2, 4, 1, 16, 40, 56, 131, false, true, false, IGNIS_BF16}, {3, 8, 1, 8, 32, 40, 77, false, false, true, IGNIS_F16},
+    {1, 7, 1, 80, 56, 40, 90, false, true, true, IGNIS_F64},
+};
+
+static int32_t id_at(int i, int vocab) { return (int32_t)((noise(77, i) + 1) / 2 * vocab) % vocab; }
+
+/*  The operations that training uses say the same of the last token. */
+static void check_forward(const test_model *t, const int32_t *ids, int count, const float *logits, double tolerance)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
+    ignis_tensor text, whole;
+    double *values;
+    int j, far = 0;
+    desc.host_dtype = IGNIS_I32;
+    text = ignis_tensor_from_host(ids, IGNIS_SHAPE(count), &desc);
+    whole = ignis_model_forward(t->handle, text);
+    values = tensor_values(whole);
+    for (j = 0; j < t->shape.vocab; j++)
+        far += fabs(values[(count - 1) * t->shape.vocab + j] - (double)logits[j]) > 2 * tolerance;
+    CHECK_INT(far, 0);
+    free(values);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Logits behind some of the tokens that are fed one by one, and in pieces, against the reference. */
+TEST(logits_are_those_of_the_whole_text)
+{
+    enum { COUNT = 45 };
+    int k, i, j, at;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(shapes); k++) {
+        const test_shape *s = &shapes[k];
+        double *expected, largest = 1, tolerance = s->dtype == IGNIS_BF16 ? 4e-2 : s->dtype == IGNIS_F16 ? 6e-3 : 2e-5;
+        float logits[256], again[256];
+        int32_t ids[COUNT];
+        test_model t;
+        ignis_sequence sequence, other;
+        test_model_begin(&t, s, 64, 2);
+        for (i = 0; i < COUNT; i++)
+            ids[i] = id_at(i, s->vocab);
+        expected = forward_reference(&t, ids, COUNT);
+        for (i = 0; i < COUNT * s->vocab; i++)
+            largest = fabs(expected[i]) > largest ? fabs(expected[i]) : largest;
+        sequence = ignis_sequence_begin(t.handle);
+        other = ignis_sequence_begin(t.handle);
+        CHECK(sequence.id && other.id);
+        CHECK_OK(ignis_sequence_feed(other, ids, COUNT));
+        for (at = 0; at < COUNT; at += i) {
+            i = at < 20 ? 1 + at % 3 : at < 40 ? 17 : 1;
+            i = i < COUNT - at ? i : COUNT - at;
+            CHECK_OK(ignis_sequence_feed(sequence, ids + at, i));
+            CHECK_INT(ignis_sequence_length(sequence), at + i);
+            CHECK_OK(ignis_sequence_logits(sequence, logits, s->vocab));
+            for (j = 0; j < s->vocab && is_close((double)logits[j] / largest, expected[(at + i - 1) * s->vocab + j] / largest, tolerance);)
+                j++;
+            if (j < s->vocab) {
+                char text[256];
+                snprintf(text, sizeof text, "model %d, behind %d tokens: logit %d is %.9g, expected %.9g", k, at + i, j, (double)logits[j],
+                         expected[(at + i - 1) * s->vocab + j]);
+                test__fail(__FILE__, __LINE__, text);
+            }
+        }
+        CHECK_OK(ignis_sequence_logits(other, again, s->vocab));
+        CHECK(memcmp(logits, again, sizeof *logits * (size_t)s->vocab) == 0);
+        if (s->dtype == IGNIS_F32) /* the others are in other tests */
+            check_forward(&t, ids, COUNT, logits, tolerance * largest);
+        CHECK_OK(ignis_sequence_free(sequence));
+        CHECK_OK(ignis_sequence_free(other));
+        free(expected);
+        test_model_end(&t);
+    }
+}
+
+/* sequences ------------------------------------------------------------------------------------------------------ */
+
+static const test_shape small = {2, 4, 2, 16, 40, 48, 120, false, true, true, IGNIS_BF16};
+
+static void prompt_of(int number, int length, int32_t *ids)
+{
+    int i;
+    for (i = 0; i < length; i++)
+        ids[i] = id_at(number * 1000 + i, small.vocab);
+}
+
+static ignis_sampling_desc sampling_of(int number)
+{
+    ignis_sampling_desc d;
+    memset(&d, 0, sizeof d);
+    d.temperature = number % 3 ? 0.8 + 0.1 * number : 0;
+    d.top_k = number % 2 ? 30 : 0;
+    d.top_p = number % 4 == 2 ? 0.9 : 0;
+    d.repetition_penalty = number % 5 == 4 ? 1.3 : 0;
+    d.seed = (uint64_t)(1000 + number);
+    return d;
+}
+
+/*  So many texts of a model, each drawn alone, then in batches of all, some with odd ones: the same tokens, and the same bits of the last
+    logits. */
+TEST(texts_are_the_same_in_any_batch)
+{
+    enum { TEXTS = 9, DRAWN = 6 };
+    static const int lengths[TEXTS] = {1, 15, 16, 17, 40, 3, 33, 31, 64};
+    int32_t alone[TEXTS][DRAWN], drawn[TEXTS], ids[64];
+    float logits[TEXTS][128], again[128];
+    ignis_sampling_desc sampling[TEXTS];
+    ignis_sequence sequence[TEXTS], some[TEXTS];
+    ignis_sequence_info info, other;
+    test_model t;
+    int i, k, n, count;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 100, TEXTS);
+    for (i = 0; i < TEXTS; i++) {
+        sampling[i] = sampling_of(i);
+        prompt_of(i, lengths[i], ids);
+        sequence[i] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_feed(sequence[i], ids, lengths[i]));
+        for (k = 0; k < DRAWN; k++)
+            alone[i][k] = ignis_sequence_next(sequence[i], &sampling[i]);
+        CHECK_OK(ignis_sequence_query(sequence[i], &info));
+        CHECK_INT(info.length, lengths[i] + DRAWN);
+        CHECK_OK(ignis_sequence_logits(sequence[i], logits[i], small.vocab));
+        other = info;
+        CHECK(other.log_prob < 0 && other.log_prob > -30);
+        CHECK_OK(ignis_sequence_truncate(sequence[i], lengths[i])); /* and again from there */
+    }
+    for (k = 0; k < DRAWN; k++) {
+        CHECK_OK(ignis_sequence_next_all(sequence, TEXTS, sampling, drawn));
+        for (i = 0; i < TEXTS; i++)
+            CHECK_INT(drawn[i], alone[i][k]);
+    }
+    for (i = 0; i < TEXTS; i++) {
+        CHECK_OK(ignis_sequence_logits(sequence[i], again, small.vocab));
+        CHECK(memcmp(again, logits[i], sizeof *again * (size_t)small.vocab) == 0);
+        CHECK_OK(ignis_sequence_truncate(sequence[i], lengths[i] > 3 ? lengths[i] - 3 : 0)); /* fed again, in two pieces */
+        prompt_of(i, lengths[i], ids);
+        n = ignis_sequence_length(sequence[i]);
+        CHECK_OK(ignis_sequence_feed(sequence[i], ids + n, (lengths[i] - n) / 2));
+        n = ignis_sequence_length(sequence[i]);
+        CHECK_OK(ignis_sequence_feed(sequence[i], ids + n, lengths[i] - n));
+    }
+    for (k = 0; k < DRAWN; k++) /* some of them at a time */
+        for (n = 0; n < TEXTS; n += count) {
+            ignis_sampling_desc how[TEXTS];
+            count = 1 + (n + k) % 4 < TEXTS - n ? 1 + (n + k) % 4 : TEXTS - n;
+            for (i = 0; i < count; i++) {
+                some[i] = sequence[n + count - 1 - i];
+                how[i] = sampling[n + count - 1 - i];
+            }
+            CHECK_OK(ignis_sequence_next_all(some, count, how, drawn));
+            for (i = 0; i < count; i++)
+                CHECK_INT(drawn[i], alone[n + count - 1 - i][k]);
+        }
+    for (i = 0; i < TEXTS; i++) {
+        CHECK_OK(ignis_sequence_logits(sequence[i], again, small.vocab));
+        CHECK(memcmp(again, logits[i], sizeof *again * (size_t)small.vocab) == 0);
+        CHECK_OK(ignis_sequence_free(sequence[i]));
+    }
+    test_model_end(&t);
+}
+
+/*  Forks share pages and go their own ways; what they write is their own. */
+TEST(forks_share_and_part)
+{
+    enum { DRAWN = 20 };
+    int32_t ids[64], texts[3][DRAWN], drawn[3], kept[128];
+    ignis_sequence s[3], fork;
+    ignis_sampling_desc sampling[3];
+    ignis_sequence_info before, info;
+    float logits[128], again[128];
+    test_model t;
+    int i, k;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 96, 3);
+    prompt_of(5, 40, ids);
+    for (i = 0; i < 3; i++) { /* each for itself */
+        sampling[i] = sampling_of(4);
+        sampling[i].seed = (uint64_t)i;
+        s[i] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_feed(s[i], ids, 40));
+        for (k = 0; k < DRAWN; k++)
+            texts[i][k] = ignis_sequence_next(s[i], &sampling[i]);
+        CHECK_OK(ignis_sequence_free(s[i]));
+    }
+    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) != 0);
+    s[0] = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_query(s[0], &before));
+    CHECK_INT(before.free_tokens, 3 * 96);
+    CHECK_OK(ignis_sequence_feed(s[0], ids, 40));
+    s[1] = ignis_sequence_fork(s[0]);
+    s[2] = ignis_sequence_fork(s[1]);
+    CHECK_OK(ignis_sequence_query(s[2], &info));
+    CHECK_INT(info.length, 40);
+    CHECK_INT(info.free_tokens, 3 * 96 - 48);
+    for (k = 0; k < DRAWN; k++) {
+        CHECK_OK(ignis_sequence_next_all(s, 3, sampling, drawn));
+        for (i = 0; i < 3; i++)
+            CHECK_INT(drawn[i], texts[i][k]);
+    }
+    CHECK_OK(ignis_sequence_query(s[2], &info)); /* two pages are all theirs, each has two more */
+    CHECK_INT(info.free_tokens, 3 * 96 - 32 - 3 * 32);
+    CHECK_OK(ignis_sequence_logits(s[1], logits, small.vocab));
+    fork = ignis_sequence_fork(s[1]);
+    CHECK_OK(ignis_sequence_free(s[1]));
+    CHECK_OK(ignis_sequence_truncate(fork, 10));
+    CHECK_INT(ignis_sequence_next(fork, &sampling[0]) >= 0, 1);
+    CHECK_OK(ignis_sequence_truncate(fork, 10));
+    CHECK_OK(ignis_sequence_feed(fork, ids + 10, 30));
+    CHECK_OK(ignis_sequence_feed(fork, texts[1], DRAWN));
+    CHECK_INT(ignis_sequence_ids(fork, kept, 128), 60);
+    CHECK(memcmp(kept, ids, 40 * sizeof *ids) == 0 && memcmp(kept + 40, texts[1], sizeof texts[1]) == 0);
+    CHECK_OK(ignis_sequence_logits(fork, again, small.vocab));
+    CHECK(memcmp(logits, again, sizeof *again * (size_t)small.vocab) == 0);
+    CHECK_OK(ignis_sequence_free(fork));
+    CHECK_OK(ignis_sequence_free(s[0]));
+    CHECK_OK(ignis_sequence_free(s[2]));
+    s[0] = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_query(s[0], &info)); /* all is back */
+    CHECK_INT(info.free_tokens, before.free_tokens);
+    CHECK_OK(ignis_sequence_free(s[0]));
+    test_model_end(&t);
+}
+
+/*  What does not go, says why, and leaves everything as it was. */
+TEST(limits_and_errors)
+{
+    int32_t ids[200], drawn[4];
+    float logits[128];
+    ignis_sequence s[3], none = {0}, foreign;
+    ignis_sampling_desc sampling[2];
+    ignis_logit_bias biases[3] = {{4, 1}, {9, -HUGE_VALF}, {9, 0}};
+    ignis_sequence_info info;
+    ignis_model no_model = {0};
+    test_model t, u;
+    int i;
+    SETUP(NULL);
+    memset(sampling, 0, sizeof sampling);
+    test_model_begin(&t, &small, 40, 2);
+    test_model_begin(&u, &shapes[0], 32, 1);
+    prompt_of(1, 200, ids);
+    for (i = 0; i < 3; i++)
+        s[i] = ignis_sequence_begin(t.handle);
+    CHECK_REFUSED(0, ignis_sequence_begin(no_model).id, IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    foreign = ignis_sequence_begin(u.handle);
+
+    CHECK_REFUSED(-1, ignis_sequence_next(s[0], NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_sequence_feed(s[0], NULL, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_sequence_feed(s[0], ids, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_OK(ignis_sequence_feed(s[0], NULL, 0));
+    drawn[0] = 3, drawn[1] = small.vocab;
+    CHECK_STATUS(ignis_sequence_feed(s[0], drawn, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("ids[1] is 120; the model has tokens 0 to 119");
+    CHECK_INT(ignis_sequence_length(s[0]), 0);
+
+    CHECK_STATUS(ignis_sequence_feed(s[0], ids, 41), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CONTEXT_FULL);
+    CHECK_MESSAGE_HAS("0 tokens, 41 more do not fit the context of 40");
+    CHECK_OK(ignis_sequence_feed(s[0], ids, 39));
+    CHECK(ignis_sequence_next(s[0], NULL) >= 0);
+    CHECK_REFUSED(-1, ignis_sequence_next(s[0], NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CONTEXT_FULL);
+    CHECK_OK(ignis_sequence_logits(s[0], logits, small.vocab));
+    CHECK_STATUS(ignis_sequence_logits(s[0], logits, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_sequence_logits(s[0], NULL, small.vocab), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+
+    CHECK_OK(ignis_sequence_feed(s[1], ids, 32)); /* the cache has 6 pages, and 5 are taken */
+    CHECK_STATUS(ignis_sequence_feed(s[2], ids, 17), IGNIS_ERROR_MEMORY, IGNIS_DIAG_CACHE_FULL);
+    CHECK_MESSAGE_HAS("6 pages of 16 tokens, 1 of them free, and 2 are needed");
+    CHECK_INT(ignis_sequence_length(s[2]), 0);
+    CHECK_OK(ignis_sequence_feed(s[2], ids, 16));
+    CHECK_OK(ignis_sequence_next_all(s + 1, 1, NULL, drawn));
+    CHECK_REFUSED(-1, ignis_sequence_next(s[1], NULL), IGNIS_ERROR_MEMORY, IGNIS_DIAG_CACHE_FULL);
+    CHECK_OK(ignis_sequence_free(s[2]));
+    CHECK(ignis_sequence_next(s[1], NULL) >= 0); /* goes on where it was */
+    CHECK_INT(ignis_sequence_length(s[1]), 34);
+    CHECK_REFUSED(-1, ignis_sequence_next(s[2], NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_REFUSED(0, ignis_sequence_fork(s[2]).id, IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_free(s[2]), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+
+    s[2] = s[1];
+    CHECK_STATUS(ignis_sequence_next_all(s, 3, NULL, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("sequences[2] is sequences[1]");
+    s[2] = foreign;
+    CHECK_STATUS(ignis_sequence_next_all(s, 3, NULL, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_WRONG_MODEL);
+    CHECK_STATUS(ignis_sequence_next_all(s, -1, NULL, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_sequence_next_all(NULL, 2, NULL, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_sequence_next_all(s, 2, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_sequence_next_all(s, 0, NULL, drawn));
+    s[2] = none;
+    CHECK_STATUS(ignis_sequence_next_all(s, 3, NULL, drawn), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_next_all(s, 2, NULL, drawn), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CONTEXT_FULL);
+    CHECK_INT(ignis_sequence_length(s[1]), 34);
+    CHECK_STATUS(ignis_sequence_truncate(s[1], 35), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_sequence_truncate(s[1], -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_sequence_query(s[1], NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(-1, ignis_sequence_length(none), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_REFUSED(-1, ignis_sequence_ids(s[1], NULL, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(-1, ignis_sequence_ids(s[1], drawn, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+
+#define CHECK_BAD_SAMPLING(field, value, back)                                                                                         \
+    (sampling[0].field = (value), CHECK_REFUSED(-1, ignis_sequence_next(s[1], sampling), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER), \
+     sampling[0].field = (back))
+    CHECK_BAD_SAMPLING(temperature, -1, 0);
+    CHECK_BAD_SAMPLING(temperature, NAN, 0);
+    CHECK_BAD_SAMPLING(top_k, -1, 0);
+    CHECK_BAD_SAMPLING(top_p, 1.01, 0);
+    CHECK_BAD_SAMPLING(min_p, -0.1, 0);
+    CHECK_BAD_SAMPLING(repetition_penalty, HUGE_VAL, 0);
+    CHECK_BAD_SAMPLING(penalty_window, -2, 0);
+    CHECK_BAD_SAMPLING(bias_count, 513, 0);
+    sampling[0].bias_count = 3;
+    CHECK_REFUSED(-1, ignis_sequence_next(s[1], sampling), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    sampling[0].biases = biases;
+    CHECK_REFUSED(-1, ignis_sequence_next(s[1], sampling), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("sampling->biases[2] is 0 for token 9");
+    CHECK_INT(ignis_sequence_length(s[1]), 34);
+    biases[0].bias = 1e4f; /* which is all there is to draw, then */
+    sampling[0].bias_count = 2;
+    CHECK_INT(ignis_sequence_next(s[1], sampling), 4);
+
+    CHECK_OK(ignis_graph_begin());
+    CHECK_REFUSED(-1, ignis_sequence_next(s[1], NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_REFUSED(0, ignis_sequence_begin(t.handle).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_sequence_next_all(s, 2, NULL, drawn), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+
+    CHECK_OK(ignis_sequence_free(foreign));
+    CHECK_OK(ignis_sequence_free(s[0]));
+    CHECK_OK(ignis_sequence_query(s[1], &info));
+    CHECK_INT(info.free_tokens, 3 * 16);
+    CHECK_INT(info.context, 40);
+    test_model_end(&u);
+    CHECK_OK(ignis_sequence_free(s[1]));
+    test_model_end(&t);
+}
+
+/*  A thread for each sequence of one model, and two threads at one of them. */
+typedef struct text_thread {
+    ignis_model model;
+    ignis_sequence shared;
+    int number;
+    int32_t drawn[12];
+} text_thread;
+
+static void *text_run(void *context)
+{
+    text_thread *t = (text_thread *)context;
+    ignis_sequence s = ignis_sequence_begin(t->model), fork;
+    ignis_sampling_desc sampling = sampling_of(t->number);
+    int32_t ids[64];
+    int k;
+    prompt_of(t->number, 20 + t->number, ids);
+    CHECK_OK(ignis_sequence_feed(s, ids, 20 + t->number));
+    for (k = 0; k < 12; k++) {
+        t->drawn[k] = ignis_sequence_next(s, &sampling);
+        if (t->shared.id)
+            CHECK(ignis_sequence_next(t->shared, NULL) >= 0);
+    }
+    fork = ignis_sequence_fork(s);
+    CHECK_OK(ignis_sequence_free(s));
+    CHECK_OK(ignis_sequence_free(fork));
+    return NULL;
+}
+
+TEST(threads_draw_side_by_side)
+{
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    text_thread of[THREADS], alone;
+    int32_t ids[4], all[64], one[64];
+    ignis_sequence shared, other;
+    test_model t;
+    int i;
+    SETUP(NULL);
+    test_model_begin(&t, &small, 64, 2 * THREADS + 2);
+    shared = ignis_sequence_begin(t.handle);
+    prompt_of(9, 4, ids);
+    CHECK_OK(ignis_sequence_feed(shared, ids, 4));
+    memset(of, 0, sizeof of);
+    for (i = 0; i < THREADS; i++) {
+        of[i].model = t.handle;
+        of[i].shared = shared;
+        of[i].number = i;
+        CHECK_INT(pthread_create(&threads[i], NULL, text_run, &of[i]), 0);
+    }
+    for (i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (i = 0; i < THREADS; i++) {
+        memset(&alone, 0, sizeof alone);
+        alone.model = t.handle;
+        alone.number = i;
+        text_run(&alone);
+        CHECK(memcmp(alone.drawn, of[i].drawn, sizeof alone.drawn) == 0);
+    }
+    other = ignis_sequence_begin(t.handle); /* what two threads have drawn in turns is what one draws */
+    CHECK_OK(ignis_sequence_feed(other, ids, 4));
+    for (i = 0; i < 12 * THREADS; i++)
+        CHECK(ignis_sequence_next(other, NULL) >= 0);
+    CHECK_INT(ignis_sequence_ids(shared, all, 64), 4 + 12 * THREADS);
+    CHECK_INT(ignis_sequence_ids(other, one, 64), 4 + 12 * THREADS);
+    CHECK(memcmp(all, one, sizeof *all * (4 + 12 * THREADS)) == 0);
+    CHECK_OK(ignis_sequence_free(shared));
+    CHECK_OK(ignis_sequence_free(other));
+    test_model_end(&t);
+}
+
+/*  A prompt of two chunks, and the same in other pieces. */
+TEST(long_prompts)
+{
+    enum { LENGTH = 300 };
+    test_shape shape = small;
+    int32_t ids[LENGTH];
+    float whole[128], parts[128];
+    ignis_sequence s[2];
+    test_model t;
+    int i;
+    SETUP(NULL);
+    shape.layers = 1;
+    test_model_begin(&t, &shape, LENGTH, 2);
+    prompt_of(3, LENGTH, ids);
+    for (i = 0; i < 2; i++)
+        s[i] = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s[0], ids, LENGTH));
+    CHECK_OK(ignis_sequence_feed(s[1], ids, 280));
+    CHECK_OK(ignis_sequence_feed(s[1], ids + 280, 1));
+    CHECK_OK(ignis_sequence_feed(s[1], ids + 281, LENGTH - 281));
+    CHECK_OK(ignis_sequence_logits(s[0], whole, small.vocab));
+    CHECK_OK(ignis_sequence_logits(s[1], parts, small.vocab));
+    CHECK(memcmp(whole, parts, sizeof *whole * (size_t)small.vocab) == 0);
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_sequence_free(s[i]));
+    test_model_end(&t);
+}
+
+/*  What is alive at shutdown is reported and freed. */
+TEST(leaks_are_reported)
+{
+    int32_t ids[3] = {1, 2, 3};
+    test_model t;
+    ignis_sequence s;
+    SETUP(NULL);
+    test_leaks_expected = true;
+    test_model_begin(&t, &small, 32, 1);
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, 3));
+    CHECK(ignis_sequence_next(s, NULL) >= 0);
+    test_model_end(&t); /* the sequence keeps the rest */
+    CHECK(ignis_sequence_next(s, NULL) >= 0);
+    CHECK_OK(ignis_shutdown());
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "sequence of 5 tokens");
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1,0 +1,1113 @@
+// SPDX-License-Identifier: MIT
+/*  test_model.c - models opened from folders and GGUF files: their scores against a forward in double, their weights, what is refused */
+#define IGNIS_MODELS
+#include "fault.h"
+#undef IGNIS_CALL_HOOK
+#define IGNIS_CALL_HOOK(name, call) ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
+#include "tensor.h"
+
+#include "checkpoint.h"
+
+/*  Driver calls that fail here leave their objects with the simulator. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
+
+static char folder[] = "/tmp/ignis_test_model_XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char paths[4][128];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static ck_model gpt2 = {.family = "gpt2",
+                        .layers = 2,
+                        .hidden = 48,
+                        .heads = 3,
+                        .kv_heads = 3,
+                        .head_dim = 16,
+                        .inner = 80,
+                        .vocab = 67,
+                        .context = 24,
+                        .tied = true,
+                        .eps = 1e-5,
+                        .seed = 1};
+static ck_model llama = {.family = "llama",
+                         .layers = 2,
+                         .hidden = 48,
+                         .heads = 6,
+                         .kv_heads = 2,
+                         .head_dim = 8,
+                         .inner = 72,
+                         .vocab = 67,
+                         .context = 64,
+                         .eps = 1e-5,
+                         .theta = 10000,
+                         .old_config = true,
+                         .seed = 2};
+static ck_model llama3 = {.family = "llama",
+                          .layers = 1,
+                          .hidden = 32,
+                          .heads = 4,
+                          .kv_heads = 1,
+                          .head_dim = 64,
+                          .inner = 48,
+                          .vocab = 131,
+                          .context = 512,
+                          .tied = true,
+                          .biases = true,
+                          .eps = 1e-6,
+                          .theta = 500000,
+                          .stretch = "llama3",
+                          .old_config = true,
+                          .seed = 3};
+static ck_model qwen2 = {.family = "qwen2",
+                         .layers = 2,
+                         .hidden = 48,
+                         .heads = 4,
+                         .kv_heads = 4,
+                         .head_dim = 12,
+                         .inner = 40,
+                         .vocab = 53,
+                         .context = 128,
+                         .tied = true,
+                         .eps = 1e-6,
+                         .theta = 1e6,
+                         .stretch = "yarn",
+                         .seed = 4};
+static ck_model qwen3 = {.family = "qwen3",
+                         .layers = 2,
+                         .hidden = 40,
+                         .heads = 3,
+                         .kv_heads = 1,
+                         .head_dim = 80,
+                         .inner = 56,
+                         .vocab = 71,
+                         .context = 96,
+                         .eps = 1e-6,
+                         .theta = 1e6,
+                         .stretch = "linear",
+                         .seed = 5};
+static ck_model *const models[] = {&gpt2, &llama, &llama3, &qwen2, &qwen3};
+enum { MODELS = 5, SEQ = 13, BATCH = 2 };
+
+static ignis_model open_with(const char *path, ignis_dtype dtype)
+{
+    ignis_model_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    desc.dtype = dtype;
+    return ignis_model_open(&desc);
+}
+
+static void ids_fill(const ck_model *m, int32_t *ids, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        ids[i] = (int32_t)(i * 31 + 7 * (i / SEQ)) % m->vocab;
+}
+
+/*  The scores of an open model for BATCH texts. */
+static void scores_of(ignis_model model, const ck_model *m, float *out)
+{
+    int32_t ids[BATCH * SEQ];
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
+    ignis_scope scope = ignis_scope_begin();
+    ids_fill(m, ids, BATCH * SEQ);
+    ignis_tensor scores = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(BATCH, SEQ), &desc));
+    CHECK_OK(ignis_tensor_to_host(scores, out, IGNIS_F32, (int64_t)BATCH * SEQ * m->vocab));
+    ignis_scope_end(scope);
+}
+
+/*  Compares the scores of an open model with those in double. */
+static void check_scores(int line, ignis_model model, const ck_model *m, double tolerance)
+{
+    int64_t count = (int64_t)BATCH * SEQ * m->vocab, i;
+    float *scores = (float *)calloc((size_t)count, sizeof *scores);
+    double *wanted = (double *)calloc((size_t)count, sizeof *wanted), most = 0, worst = 0;
+    int32_t ids[BATCH * SEQ];
+    char text[200];
+    int b;
+    if (!model.id) {
+        test__fail(__FILE__, line, "the model is not open");
+        free(scores), free(wanted);
+        return;
+    }
+    ids_fill(m, ids, BATCH * SEQ);
+    for (b = 0; b < BATCH; b++)
+        ck_forward(m, ids + b * SEQ, SEQ, wanted + b * SEQ * m->vocab);
+    scores_of(model, m, scores);
+    for (i = 0; i < count; i++) {
+        double difference = fabs((double)scores[i] - wanted[i]);
+        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
+        worst = !(difference <= worst) ? difference : worst;
+    }
+    if (getenv("IGNIS_TEST_SHOW"))
+        printf("%s line %d: off by %g of %g\n", m->family, line, worst, most);
+    if (!(worst <= tolerance * most) || most < 0.1) {
+        snprintf(text, sizeof text, "%s: scores are off by %g, the largest is %g", m->family, worst, most);
+        test__fail(__FILE__, line, text);
+    }
+    free(scores), free(wanted);
+}
+#define CHECK_SCORES(model, m, tolerance) check_scores(__LINE__, model, m, tolerance)
+
+/* scores ---------------------------------------------------------------------------------------------------------- */
+
+TEST(families_agree_with_a_forward_in_double)
+{
+    int i, shards;
+    SETUP(NULL);
+    for (i = 0; i < MODELS; i++) {
+        ck_make(models[i]);
+        for (shards = 1; shards <= 3; shards += 2) {
+            ck_write_folder(models[i], path_of("family"), IGNIS_F32, shards);
+            ignis_model model = open_with(path_of("family"), IGNIS_DTYPE_DEFAULT);
+            CHECK_SCORES(model, models[i], 5e-6);
+            CHECK_OK(ignis_model_free(model));
+        }
+        ck_free(models[i]);
+    }
+}
+
+TEST(gguf_files_agree_with_a_forward_in_double)
+{
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < MODELS; i++) {
+        ck_model m = *models[i];
+        if (m.stretch && strcmp(m.stretch, "llama3") == 0)
+            m.stretch = NULL;
+        ck_make(&m);
+        ck_bytes file = ck_gguf(&m, 0, NULL);
+        test_write_file(path_of("m.gguf"), file.data, file.size);
+        ignis_model model = open_with(path_of("m.gguf"), IGNIS_DTYPE_DEFAULT);
+        CHECK_SCORES(model, &m, 5e-6);
+        CHECK_OK(ignis_model_free(model));
+        free(file.data);
+        ck_free(&m);
+    }
+}
+
+/*  A model with rows of 256, as the K types need them. */
+static ck_model wide = {.family = "llama",
+                        .layers = 1,
+                        .hidden = 256,
+                        .heads = 4,
+                        .kv_heads = 2,
+                        .head_dim = 64,
+                        .inner = 256,
+                        .vocab = 35,
+                        .context = 32,
+                        .eps = 1e-5,
+                        .theta = 10000,
+                        .seed = 6};
+
+static void write_gguf(ck_model *m, int type, const char *path)
+{
+    ck_bytes file = ck_gguf(m, type, NULL);
+    test_write_file(path, file.data, file.size);
+    free(file.data);
+}
+
+/*  Compares a weight of an open model with the values of the file's tensors, rounded to the model's dtype. */
+static void check_values(int line, ignis_model model, const ck_model *m, ignis_dtype dtype, double tolerance)
+{
+    int i;
+    for (i = 0; i < m->count; i++) {
+        const ck_tensor *t = &m->tensors[i];
+        int64_t count = (int64_t)t->rows * (t->columns ? t->columns : 1), k, wrong = 0;
+        double *got = (double *)calloc((size_t)count, sizeof *got);
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor tensor = ignis_model_tensor(model, t->name);
+        CHECK_INT(tensor_info(tensor).dtype, dtype);
+        CHECK_OK(ignis_tensor_to_host(tensor, got, IGNIS_F64, count));
+        for (k = 0; k < count; k++)
+            wrong += !(fabs(got[k] - ck_round(t->v[k], dtype)) <= tolerance * fabs(t->v[k]) + tolerance * 0.01);
+        if (wrong) {
+            printf("%s: %lld of %lld values are wrong\n", t->name, (long long)wrong, (long long)count);
+            test__fail(__FILE__, line, t->name);
+        }
+        ignis_scope_end(scope);
+        free(got);
+    }
+}
+#define CHECK_VALUES(model, m, dtype, tolerance) check_values(__LINE__, model, m, dtype, tolerance)
+
+TEST(every_type_of_gguf_becomes_its_numbers)
+{
+    int type;
+    SETUP(NULL);
+    for (type = 0; type < CK_TYPES; type++) {
+        ignis_dtype own = type == 0 ? IGNIS_F32 : type == 1 ? IGNIS_F16 : IGNIS_BF16;
+        ck_model m = wide;
+        ignis_model_desc desc;
+        ignis_model_info info;
+        ck_make(&m);
+        write_gguf(&m, type, path_of("t.gguf"));
+        memset(&desc, 0, sizeof desc);
+        desc.path = path_of("t.gguf");
+        CHECK_OK(ignis_model_inspect(&desc, &info));
+        CHECK_INT(info.dtype, own);
+        CHECK_INT(info.weight_bytes, info.parameters * (type == 0 ? 4 : 2));
+        ignis_model model = open_with(desc.path, IGNIS_F32);
+        CHECK_VALUES(model, &m, IGNIS_F32, 4e-7); /* f32 rounds products and sums */
+        CHECK_SCORES(model, &m, 5e-6);
+        CHECK_OK(ignis_model_free(model));
+        if (type > 2) { /* rounded twice, so the last place may differ */
+            model = open_with(desc.path, IGNIS_DTYPE_DEFAULT);
+            CHECK_VALUES(model, &m, IGNIS_BF16, 0.009);
+            CHECK_OK(ignis_model_free(model));
+        }
+        ck_free(&m);
+    }
+}
+
+/*  From each dtype of files to each of models: the values are those of one rounding, and the scores those of the dtype. */
+TEST(weights_are_converted_as_they_are_read)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_F16, IGNIS_BF16};
+    static const double tolerance[] = {5e-6, 0.006, 0.04};
+    int from, to;
+    SETUP(NULL);
+    for (from = 0; from < 3; from++) {
+        ck_model m = from == 1 ? gpt2 : llama;
+        ck_make(&m);
+        ck_round_all(&m, dtypes[from]);
+        ck_write_folder(&m, path_of("d"), dtypes[from], 1);
+        for (to = -1; to < 3; to++) {
+            ignis_model model = open_with(path_of("d"), to < 0 ? IGNIS_DTYPE_DEFAULT : dtypes[to]);
+            CHECK_VALUES(model, &m, to < 0 ? dtypes[from] : dtypes[to], 0);
+            if (to == from || (from == 0 && to == 2))
+                CHECK_SCORES(model, &m, tolerance[to]);
+            CHECK_OK(ignis_model_free(model));
+        }
+        ck_free(&m);
+    }
+}
+
+TEST(a_file_of_divisors_is_llama3)
+{
+    float divisors[32];
+    double f[256], plain[256];
+    int i, table;
+    SETUP(NULL);
+    for (table = 0; table < 2; table++) {
+        ck_model m = llama3, bare = llama3;
+        bare.stretch = NULL;
+        ck_make(&m);
+        ck_frequencies(&m, f);
+        ck_frequencies(&bare, plain);
+        if (table == 0)
+            for (i = 0; i < 32; i++) { /* Llama 3.1's own numbers */
+                double wave = 2 * 3.14159265358979323846 / plain[i], s = (8192 / wave - 1) / 3;
+                f[i] = wave > 8192 ? plain[i] / 8 : wave < 2048 ? plain[i] : (1 - s) * plain[i] / 8 + s * plain[i];
+            }
+        for (i = 0; i < 32; i++)
+            divisors[i] = (float)(plain[i] / f[i]);
+        m.stretch = NULL;
+        ck_bytes file = ck_gguf(&m, 0, divisors);
+        test_write_file(path_of("m.gguf"), file.data, file.size);
+        free(file.data);
+        ignis_model model = open_with(path_of("m.gguf"), IGNIS_DTYPE_DEFAULT);
+        if (table) { /* frequencies that config.json has no words for */
+            m.stretch = "llama3";
+            CHECK_SCORES(model, &m, 5e-6);
+            CHECK_STATUS(ignis_model_save(model, path_of("saved")), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+        } else {
+            ignis__model *inside = ignis__model_hold("test", model);
+            for (i = 0; i < 32; i++)
+                CHECK(fabs(inside->frequencies[i] - f[i]) <= 1e-6 * f[i]);
+            ignis__model_drop("test", inside);
+            CHECK_OK(ignis_model_save(model, path_of("saved")));
+            ignis_model again = open_with(path_of("saved"), IGNIS_DTYPE_DEFAULT);
+            inside = ignis__model_hold("test", again);
+            for (i = 0; i < 32; i++)
+                CHECK(fabs(inside->frequencies[i] - f[i]) <= 1e-6 * f[i]);
+            ignis__model_drop("test", inside);
+            CHECK_OK(ignis_model_free(again));
+        }
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+/* weights --------------------------------------------------------------------------------------------------------- */
+
+static bool same_scores(ignis_model a, ignis_model b, const ck_model *m)
+{
+    int64_t count = (int64_t)BATCH * SEQ * m->vocab;
+    float *one = (float *)calloc((size_t)count, sizeof *one), *other = (float *)calloc((size_t)count, sizeof *other);
+    bool same;
+    scores_of(a, m, one);
+    scores_of(b, m, other);
+    same = memcmp(one, other, (size_t)count * sizeof *one) == 0;
+    free(one), free(other);
+    return same;
+}
+
+TEST(what_is_saved_is_opened_again_to_the_bit)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F32, IGNIS_F16, IGNIS_F32};
+    ignis_model_info info, info_again;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < MODELS; i++) {
+        ck_make(models[i]);
+        ck_write_folder(models[i], path_of("from"), IGNIS_F32, 1);
+        ignis_model model = open_with(path_of("from"), dtypes[i]);
+        CHECK_OK(ignis_model_save(model, path_of("to/deep")));
+        CHECK_INT(test_files_in(path_of("to/deep")), 2);
+        CHECK_OK(ignis_model_save(model, path_of("to/deep"))); /* over the old one */
+        ignis_model again = open_with(path_of("to/deep"), IGNIS_DTYPE_DEFAULT);
+        CHECK_INT(same_scores(model, again, models[i]), true);
+        CHECK_OK(ignis_model_query(model, &info));
+        CHECK_OK(ignis_model_query(again, &info_again));
+        info.file_bytes = info_again.file_bytes;
+        CHECK_INT(memcmp(&info, &info_again, sizeof info), 0);
+        ignis__model *one = ignis__model_hold("test", model), *other = ignis__model_hold("test", again);
+        CHECK_INT(memcmp(one->frequencies, other->frequencies, sizeof one->frequencies), 0);
+        CHECK_INT(memcmp(&one->attention_scale, &other->attention_scale, sizeof(float)), 0);
+        CHECK_INT(one->bos, other->bos);
+        CHECK_INT(one->stop_count, other->stop_count);
+        CHECK_INT(memcmp(one->stops, other->stops, sizeof one->stops), 0);
+        CHECK(one->stop_count == (ck_is_gpt2(models[i]) ? 1 : 2) && one->stops[0] == 2);
+        ignis__model_drop("test", one);
+        ignis__model_drop("test", other);
+        CHECK_OK(ignis_model_free(model));
+        CHECK_OK(ignis_model_free(again));
+        ck_free(models[i]);
+        test_remove_folder(path_of("to"));
+    }
+}
+
+TEST(saving_fails_where_it_cannot_write)
+{
+    ignis_model model;
+    SETUP(NULL);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    test_write_file(path_of("file"), "x", 1);
+    CHECK_STATUS(ignis_model_save(model, path_of("file/below")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_STATUS(ignis_model_save(model, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_INT(ignis__folder_make_all(path_of("s/config.json")), true); /* a folder in the place of the file */
+    CHECK_STATUS(ignis_model_save(model, path_of("s")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_INT(test_files_in(path_of("s")), 2); /* nothing half-written stays */
+    CHECK_SCORES(model, &gpt2, 5e-6);
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&gpt2);
+}
+
+TEST(weights_have_names)
+{
+    ignis_tensor all[64], tensor, part;
+    ignis_model model;
+    int count, i;
+    SETUP(NULL);
+    ck_make(&llama3);
+    ck_write_folder(&llama3, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    CHECK_VALUES(model, &llama3, IGNIS_F32, 0);
+    ignis_scope scope = ignis_scope_begin();
+    tensor = ignis_model_tensor(model, "model.layers.0.self_attn.qkv_proj.weight");
+    CHECK_INT(shape_of(tensor).dim[0], (4 + 2) * 64);
+    CHECK_INT(shape_of(tensor).dim[1], 32);
+    CHECK_INT(shape_of(ignis_model_tensor(model, "model.layers.0.self_attn.qkv_proj.bias")).dim[0], (4 + 2) * 64);
+    CHECK_INT(shape_of(ignis_model_tensor(model, "model.layers.0.mlp.gate_up_proj.weight")).dim[0], 2 * 48);
+    part = ignis_model_tensor(model, "model.layers.0.self_attn.k_proj.weight");
+    CHECK_INT(shape_of(part).dim[0], 64);
+    CHECK_INT(ignis_model_tensor(model, "lm_head.weight").id, ignis_model_tensor(model, "model.embed_tokens.weight").id);
+    CHECK_OK(ignis_array_zero(ignis_tensor_data(part))); /* it is the same memory */
+    float *rows = (float *)calloc(384 * 32, sizeof *rows);
+    CHECK_OK(ignis_tensor_to_host(tensor, rows, IGNIS_F32, 384 * 32));
+    for (i = 0; i < 384 * 32; i++)
+        CHECK_INT(rows[i] == 0, i / 32 >= 256 && i / 32 < 320);
+    free(rows);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_array_numel(ignis_tensor_data(tensor)) == 384 * 32 ? 0 : 1); /* a weight outlives the scope */
+    count = ignis_model_weights(model, all, 64);
+    CHECK_INT(count, 2 + 8 + 2 - 0 + 0);
+    CHECK_INT(ignis_model_weights(model, NULL, 0), count);
+    CHECK_INT(ignis_model_weights(model, all, 1), count);
+    CHECK_FAILS(ignis_model_weights(model, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_model_weights(model, all, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_model_tensor(model, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_model_tensor(model, "model.layers.1.input_layernorm.weight"), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STORAGE_MISSING);
+    CHECK_MESSAGE_HAS("the model, llama of 1 layers, has no weight 'model.layers.1.input_layernorm.weight'");
+    CHECK_OK(ignis_model_free(model));
+    CHECK_FAILS(ignis_tensor_data(tensor), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    ck_free(&llama3);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    CHECK_INT(ignis_model_tensor(model, "h.1.mlp.c_fc.bias").id, ignis_model_tensor(model, "transformer.h.1.mlp.c_fc.bias").id);
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&gpt2);
+}
+
+/*  GPT-2's first files have names without a prefix. */
+TEST(names_without_a_prefix_are_found)
+{
+    ignis_model model;
+    int i;
+    SETUP(NULL);
+    ck_make(&gpt2);
+    for (i = 0; i < gpt2.count; i++)
+        memmove(gpt2.tensors[i].name, gpt2.tensors[i].name + 12, strlen(gpt2.tensors[i].name) - 11);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    ck_free(&gpt2);
+    ck_make(&gpt2);
+    CHECK_SCORES(model, &gpt2, 5e-6);
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&gpt2);
+}
+
+TEST(a_model_learns)
+{
+    ignis_tensor weights[64], ids, targets, loss;
+    ignis_adamw_desc adamw;
+    ignis_tensor_desc int_desc = tensor_desc(IGNIS_I32, false);
+    int32_t text[2 * SEQ];
+    double first = 0, last = 0;
+    int family, step, count, i;
+    SETUP(NULL);
+    for (family = 0; family < MODELS; family++) {
+        const ck_model *m = models[family];
+        ignis_model_desc desc;
+        ck_make(models[family]);
+        ck_write_folder(m, path_of("f"), IGNIS_F32, 1);
+        memset(&desc, 0, sizeof desc);
+        memset(&adamw, 0, sizeof adamw);
+        desc.path = path_of("f");
+        desc.requires_grad = true;
+        ids_fill(m, text, 2 * SEQ);
+        ids = ignis_tensor_from_host(text, IGNIS_SHAPE(2, SEQ), &int_desc);
+        targets = ignis_tensor_from_host(text, IGNIS_SHAPE(2 * SEQ), &int_desc);
+        ignis_model model = ignis_model_open(&desc);
+        adamw.lr = 3e-3;
+        ignis_optimizer optimizer = ignis_adamw(&adamw);
+        count = ignis_model_weights(model, weights, 64);
+        CHECK(count > 8 && count <= 64);
+        for (i = 0; i < count; i++)
+            CHECK_OK(ignis_optimizer_add(optimizer, weights[i], false));
+        for (step = 0; step < 4; step++) {
+            ignis_scope scope = ignis_scope_begin();
+            loss = ignis_cross_entropy(ignis_reshape(ignis_model_forward(model, ids), IGNIS_SHAPE(2 * SEQ, m->vocab)), targets, NULL);
+            last = ignis_item(loss);
+            first = step == 0 ? last : first;
+            CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+            for (i = 0; step == 0 && i < count; i++) {
+                ignis_array grad = ignis_tensor_grad(weights[i]);
+                int64_t n = ignis_array_numel(grad), k;
+                float *values = (float *)calloc((size_t)n, sizeof *values), most = 0;
+                CHECK_OK(ignis_array_to_host(grad, values, IGNIS_F32, n));
+                for (k = 0; k < n; k++)
+                    most = fabsf(values[k]) > most ? fabsf(values[k]) : most;
+                CHECK(most > 0);
+                free(values);
+            }
+            CHECK_OK(ignis_optimizer_step(optimizer));
+            CHECK_OK(ignis_optimizer_zero_grad(optimizer));
+            CHECK_OK(ignis_scope_end(scope));
+        }
+        CHECK(last < 0.9 * first);
+        CHECK_OK(ignis_optimizer_free(optimizer));
+        CHECK_OK(ignis_model_free(model));
+        CHECK_OK(ignis_tensor_release(ids));
+        CHECK_OK(ignis_tensor_release(targets));
+        ck_free(models[family]);
+    }
+}
+
+/* what a model is ------------------------------------------------------------------------------------------------- */
+
+TEST(sizes_are_known_without_a_device)
+{
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ck_make(&qwen3);
+    ck_write_folder(&qwen3, path_of("f"), IGNIS_BF16, 2);
+    memset(&desc, 0, sizeof desc);
+    desc.path = path_of("f");
+    CHECK_OK(ignis_model_inspect(&desc, &info)); /* before ignis_setup */
+    CHECK(info.family == IGNIS_MODEL_QWEN3 && info.layers == 2 && info.hidden == 40 && info.heads == 3 && info.kv_heads == 1);
+    CHECK(info.head_dim == 80 && info.inner == 56 && info.vocab == 71 && info.model_context == 96 && info.context == 96);
+    CHECK(info.sequences == 1 && info.dtype == IGNIS_BF16 && info.cache_dtype == IGNIS_BF16 && !info.tied);
+    CHECK_INT(info.parameters, 2 * 71 * 40 + 40 + 2 * (40 + 240 * 40 + 2 * 80 * 40 + 160 + 40 * 240 + 40 + 3 * 56 * 40));
+    CHECK_INT(info.weight_bytes, info.parameters * 2);
+    CHECK_INT(info.file_bytes, info.parameters * 2);
+    CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
+    CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 96);
+    CHECK(info.workspace_bytes > 0);
+    desc.context = 50, desc.sequences = 3, desc.dtype = IGNIS_F32, desc.cache_dtype = IGNIS_F16;
+    CHECK_OK(ignis_model_inspect(&desc, &info));
+    CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 50 * 3);
+    CHECK_INT(info.weight_bytes, info.parameters * 4);
+    CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
+    desc.context = 97;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.context = -1;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.context = 0, desc.sequences = -2;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc->sequences is -2, below 0");
+    desc.sequences = 0, desc.dtype = IGNIS_I32;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    desc.dtype = IGNIS_DTYPE_DEFAULT, desc.cache_dtype = IGNIS_F64;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc->cache_dtype");
+    CHECK_STATUS(ignis_model_inspect(NULL, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.cache_dtype = IGNIS_DTYPE_DEFAULT;
+    CHECK_STATUS(ignis_model_inspect(&desc, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.path = NULL;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    ck_free(&qwen3);
+}
+
+TEST(a_dry_run_counts_what_a_model_takes)
+{
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ignis_desc setup;
+    ignis_model model;
+    memset(&setup, 0, sizeof setup);
+    setup.dry_run = true;
+    SETUP(&setup);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.path = path_of("f");
+    model = ignis_model_open(&desc);
+    CHECK_OK(ignis_model_query(model, &info));
+    CHECK(memory().live_bytes >= info.weight_bytes && memory().live_bytes < info.weight_bytes + 64 * 1024);
+    int32_t ids[SEQ] = {0};
+    ignis_tensor_desc int_desc = tensor_desc(IGNIS_I32, false);
+    ignis_scope scope = ignis_scope_begin();
+    CHECK(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &int_desc)).id != 0);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&gpt2);
+}
+
+/* progress, handles, what is left behind -------------------------------------------------------------------------- */
+
+static struct {
+    int calls, stop_at;
+    int64_t done, total;
+} seen;
+
+static bool progress(int64_t done, int64_t total, void *user_data)
+{
+    CHECK(user_data == &seen);
+    CHECK(done > seen.done && done <= total);
+    seen.done = done, seen.total = total;
+    return ++seen.calls != seen.stop_at;
+}
+
+TEST(progress_is_told_and_may_stop)
+{
+    ignis_model_desc desc;
+    ignis_model model;
+    int calls, stop;
+    SETUP(NULL);
+    ck_make(&qwen2);
+    ck_write_folder(&qwen2, path_of("f"), IGNIS_F32, 2);
+    memset(&desc, 0, sizeof desc);
+    memset(&seen, 0, sizeof seen);
+    desc.path = path_of("f");
+    desc.progress_fn = progress;
+    desc.user_data = &seen;
+    model = ignis_model_open(&desc);
+    CHECK_INT(seen.done, seen.total);
+    calls = seen.calls;
+    CHECK(calls > 10);
+    CHECK_OK(ignis_model_free(model));
+    for (stop = 1; stop <= calls; stop += calls / 3) {
+        memset(&seen, 0, sizeof seen);
+        seen.stop_at = stop;
+        CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_MODEL_CANCELLED);
+        CHECK_MESSAGE_HAS("desc.progress_fn has returned false");
+        CHECK_INT(memory().live_bytes, 0);
+    }
+    ck_free(&qwen2);
+}
+
+TEST(handles_are_checked_and_leaks_reported)
+{
+    ignis_tensor_desc f32 = tensor_desc(IGNIS_F32, false), i32 = tensor_desc(IGNIS_I32, false);
+    int32_t ids[100] = {0};
+    ignis_model none, model;
+    ignis_model_info info;
+    memset(&none, 0, sizeof none);
+    SETUP(NULL);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    ignis_scope scope = ignis_scope_begin();
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    CHECK_OK(ignis_scope_end(scope)); /* the weights stay */
+    CHECK_SCORES(model, &gpt2, 5e-6);
+    scope = ignis_scope_begin();
+    CHECK_INT(shape_of(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(3), &i32))).dim[1], gpt2.vocab);
+    CHECK_FAILS(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(1, 25), &i32)), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("ids is [1, 25]; the model has positions for 24 tokens");
+    CHECK_FAILS(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(1, 2, 3), &i32)), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_SHAPE_DIFFERS);
+    ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(2, 3), &f32));
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_DTYPE);
+    ignis_status_clear();
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_SCORES(model, &gpt2, 5e-6);
+    CHECK_STATUS(ignis_model_query(model, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_model_free(model));
+    CHECK_STATUS(ignis_model_free(model), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_STATUS(ignis_model_query(model, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_STATUS(ignis_model_query(none, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_STATUS(ignis_model_save(model, path_of("s")), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_FAILS(ignis_model_tensor(model, "x"), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_FAILS(ignis_model_weights(model, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_FAILS(ignis_model_forward(model, ignis_tensor_zeros(IGNIS_SHAPE(1), &i32)), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_INT(memory().live_bytes > 0, true); /* the ids */
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_shutdown());
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "model: gpt2 of 2 layers");
+    ck_free(&gpt2);
+}
+
+/* what is refused ------------------------------------------------------------------------------------------------- */
+
+/*  Writes config.json with one text in the place of another, which must be there; "": appended behind the first brace. */
+static void change_config(const ck_model *m, const char *from, const char *to)
+{
+    static char text[8192], changed[8192];
+    char *at;
+    ck_config(m, text, sizeof text);
+    at = *from ? strstr(text, from) : text + 1;
+    CHECK(at != NULL);
+    if (at)
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    ck_write_text(path_of("f"), "config.json", changed);
+}
+
+TEST(descriptions_that_cannot_be_followed_are_refused)
+{
+    static const struct {
+        ck_model *model;
+        const char *from, *to;
+        ignis_status status;
+        const char *message;
+    } cases[] = {
+#define UNSUPPORTED IGNIS_ERROR_UNSUPPORTED
+#define FORMAT IGNIS_ERROR_FORMAT
+        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED, "has model_type 'mixtral'; gpt2, llama, qwen2 and qwen3 are known"},
+        {&llama, "\"model_type\"", "\"model_types\"", FORMAT, "has no text model_type"},
+        {&llama, "\"model_type\": \"llama\"", "\"model_type\": 3", FORMAT, "has no text model_type"},
+        {&llama, "\"silu\"", "\"relu2\"", UNSUPPORTED, "has hidden_act 'relu2', which Ignis cannot do"},
+        {&llama, "\"hidden_act\": \"silu\"", "\"hidden_act\": 7", UNSUPPORTED, "has hidden_act 7"},
+        {&llama, "", "\"sliding_window\": 4096,", UNSUPPORTED, "has sliding_window 4096"},
+        {&llama, "", "\"partial_rotary_factor\": 0.5,", UNSUPPORTED, "has partial_rotary_factor 0.5"},
+        {&llama, "", "\"quantization_config\": {\"bits\": 4},", UNSUPPORTED, "has quantization_config there"},
+        {&llama, "", "\"num_local_experts\": 8,", UNSUPPORTED, "has num_local_experts 8"},
+        {&llama, "\"use_sliding_window\": false", "\"use_sliding_window\": true", UNSUPPORTED, "has use_sliding_window true"},
+        {&llama, "", "\"layer_types\": [\"full_attention\", \"sliding_attention\"],", UNSUPPORTED, "has layer_types[] 'sliding_attention'"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", UNSUPPORTED,
+         "by 'dynamic'; default,"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}", UNSUPPORTED, "mscale 1"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", FORMAT, "has no rope_scaling.factor"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", FORMAT,
+         "rope_scaling.factor is no number"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": -2}", FORMAT,
+         "rope_scaling.factor -2; a positive"},
+        {&llama3, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5", FORMAT, "from 1 to 0.5, the wrong way round"},
+        {&llama, "\"hidden_size\": 48, ", "", FORMAT, "has no hidden_size"},
+        {&llama, "\"hidden_size\": 48", "\"hidden_size\": 48.5", FORMAT, "has hidden_size 48.5; a whole number from 1 to"},
+        {&llama, "\"hidden_size\": 48", "\"hidden_size\": \"48\"", FORMAT, "hidden_size is no number"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0", FORMAT, "has num_hidden_layers 0; a whole number from 1 to"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1e300", FORMAT, "has num_hidden_layers 1e+300"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", FORMAT, "no tensor 'model.layers.2.input_layernorm.weight', [48]"},
+        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", FORMAT, "6 heads are no multiple of 4 of keys"},
+        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", FORMAT,
+         "tensor 'model.layers.0.self_attn.k_proj.weight' of '"},
+        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", FORMAT, "is [16, 48]; its description makes it [24, 48]"},
+        {&llama, "\"head_dim\": 8, ", "", 0, NULL}, /* hidden / heads */
+        {&qwen3, "\"head_dim\": 80, ", "", FORMAT, "3 heads do not divide 40 numbers a token"},
+        {&llama, "\"head_dim\": 8", "\"head_dim\": 9", UNSUPPORTED, "have 9 numbers; an even number up to 256"},
+        {&llama, "\"head_dim\": 8", "\"head_dim\": 258", UNSUPPORTED, "have 258 numbers"},
+        {&llama, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 0", FORMAT, "has rms_norm_eps 0; a positive number"},
+        {&llama, "\"vocab_size\": 67", "\"vocab_size\": 68", FORMAT, "tensor 'model.embed_tokens.weight' of '"},
+        {&llama, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", 0, NULL}, /* another tensor is ignored */
+        {&llama3, "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", FORMAT, "no tensor 'lm_head.weight', [131, 32]"},
+        {&gpt2, "\"gelu_new\"", "\"gelu\"", UNSUPPORTED, "has activation_function 'gelu'"},
+        {&gpt2, "\"scale_attn_weights\": true", "\"scale_attn_weights\": false", UNSUPPORTED, "has scale_attn_weights false"},
+        {&gpt2, "", "\"scale_attn_by_inverse_layer_idx\": true,", UNSUPPORTED, "has scale_attn_by_inverse_layer_idx true"},
+        {&gpt2, "\"n_head\": 3", "\"n_head\": 5", FORMAT, "5 heads do not divide 48 numbers a token"},
+        {&gpt2, "\"n_inner\": 80, ", "", FORMAT, "is [48, 80]; its description makes it [48, 192]"},
+        {&gpt2, "}\n", "", FORMAT, "is no sound JSON file: at byte"},
+        {&gpt2, "{", "[", FORMAT, "at byte 0 of the file, there is no { to begin with"},
+        {&gpt2, "}\n", "}}\n", FORMAT, "something follows the end of the JSON text"},
+#undef UNSUPPORTED
+#undef FORMAT
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        ignis_model_desc desc;
+        ignis_model_info info;
+        memset(&desc, 0, sizeof desc);
+        desc.path = path_of("f");
+        ck_make(cases[i].model);
+        ck_write_folder(cases[i].model, path_of("f"), IGNIS_F32, 1);
+        change_config(cases[i].model, cases[i].from, cases[i].to);
+        if (cases[i].status == IGNIS_OK) {
+            CHECK_OK(ignis_model_inspect(&desc, &info));
+        } else {
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), cases[i].status,
+                         cases[i].status == IGNIS_ERROR_FORMAT ? IGNIS_DIAG_MODEL_CONFIG : IGNIS_DIAG_UNSUPPORTED);
+            CHECK_MESSAGE_HAS(cases[i].message);
+            CHECK_FAILS(ignis_model_open(&desc), cases[i].status,
+                        cases[i].status == IGNIS_ERROR_FORMAT ? IGNIS_DIAG_MODEL_CONFIG : IGNIS_DIAG_UNSUPPORTED);
+            CHECK_MESSAGE_HAS(cases[i].message);
+        }
+        ck_free(cases[i].model);
+    }
+    CHECK_INT(memory().live_bytes, 0);
+}
+
+static unsigned char *file_bytes(const char *path, size_t *size)
+{
+    unsigned char *data = (unsigned char *)ignis__file_read(path, size);
+    CHECK(data != NULL);
+    return data;
+}
+
+TEST(folders_that_are_damaged_are_refused)
+{
+    static const char index[] = "model.safetensors.index.json", shard[] = "model-00002-of-00002.safetensors";
+    static const char *const bad[] = {"../model.safetensors", "a/b.safetensors", "a\\\\b", "..", "", "C:x"};
+    char text[256], path[256];
+    ignis_model_desc desc;
+    ignis_model_info info;
+    unsigned char *data;
+    size_t size, i;
+    SETUP(NULL);
+    ck_make(&llama);
+    memset(&desc, 0, sizeof desc);
+    desc.path = path_of("f");
+    test_remove_folder(desc.path);
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_write_folder(&llama, desc.path, IGNIS_F32, 2);
+        snprintf(text, sizeof text, "{\"weight_map\": {\"x\": \"%s\"}}", bad[i]);
+        ck_write_text(desc.path, index, text);
+        CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+        CHECK_MESSAGE_HAS("which is not the plain name of a file");
+    }
+    ck_write_text(desc.path, index, "{\"weight_map\": {\"x\": 5}}");
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    ck_write_text(desc.path, index, "{\"weight_map\": {}}");
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    CHECK_MESSAGE_HAS("has no weight_map that names a file");
+    ck_write_text(desc.path, index, "{\"weight_map\": ");
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+
+    ck_write_folder(&llama, desc.path, IGNIS_F32, 2);
+    snprintf(path, sizeof path, "%s/%s", desc.path, shard);
+    data = file_bytes(path, &size);
+    CHECK_INT(ignis__file_remove(path), true);
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS(shard);
+    for (i = 0; i < 3; i++) { /* cut off in its length, its header, its data */
+        test_write_file(path, data, i == 0 ? 5 : i == 1 ? 200 : size - 1);
+        CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+    }
+    snprintf(text, sizeof text, "%s/model-00001-of-00002.safetensors", desc.path);
+    ignis__free(data);
+    data = file_bytes(text, &size);
+    test_write_file(path, data, size); /* the same tensors twice */
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    CHECK_MESSAGE_HAS("and again in");
+    ignis__free(data);
+
+    ck_write_folder(&llama, desc.path, IGNIS_F32, 1);
+    snprintf(path, sizeof path, "%s/config.json", desc.path);
+    CHECK_INT(ignis__file_remove(path), true);
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS("config.json' cannot be opened");
+    ck_free(&llama);
+}
+
+/*  A GGUF file of two numbers and two tensors, in pieces that a test changes. */
+static ck_bytes small_gguf(void)
+{
+    ck_bytes b = {0};
+    ck_put(&b, "GGUF", 4), ck_u32(&b, 3), ck_u64(&b, 2), ck_u64(&b, 2); /* 0 4 8 16 */
+    ck_text(&b, "general.alignment"), ck_u32(&b, 4), ck_u32(&b, 64);    /* 24: 8 + 17, 49 type, 53 value */
+    ck_text(&b, "words"), ck_u32(&b, 9), ck_u32(&b, 8), ck_u64(&b, 2), ck_text(&b, "a"),
+        ck_text(&b, "bc"); /* 57: 65, 70 9, 74 8, 78 2, 86 */
+    ck_text(&b, "one"), ck_u32(&b, 2), ck_u64(&b, 32), ck_u64(&b, 2), ck_u32(&b, 2),
+        ck_u64(&b, 0);                                                               /* 105: 113, 116 ndim, 120, 128, 136, 140 */
+    ck_text(&b, "two"), ck_u32(&b, 1), ck_u64(&b, 4), ck_u32(&b, 0), ck_u64(&b, 64); /* 148: 156, 159, 163, 171, 175 */
+    while (b.size < 192 + 64 + 16)
+        ck_put(&b, "", 1);
+    return b;
+}
+
+TEST(gguf_files_that_are_damaged_are_refused)
+{
+    static const struct {
+        int at, size;
+        uint64_t value;
+        const char *message;
+    } cases[] = {
+        {0, 4, 0x46554746, "at byte 0, it does not begin with \"GGUF\""},
+        {4, 4, 1, "at byte 4, the version is 1; 2 and 3 are known"},
+        {4, 4, 0x03000000, "as in a big-endian file"},
+        {8, 8, UINT64_C(1) << 60, "at byte 8, the number of tensors is 1152921504606846976, but"},
+        {16, 8, 30, "the number of keys is 30, but"},
+        {16, 8, 1, "tensor 'words' has"}, /* what is a key becomes a tensor */
+        {24, 8, UINT64_MAX, "the name of a key is 18446744073709551615, but"},
+        {24, 8, 250, "the name of a key is 250, but 240 bytes are left"},
+        {40, 1, 0, "or holds a 0"},
+        {49, 4, 13, "has the unknown type 13"},
+        {49, 4, 6, "key 'general.alignment' is f32, not a whole number"},
+        {53, 4, 24, "general.alignment is 24, not a power of two"},
+        {53, 4, 0, "general.alignment is 0, not a power of two"},
+        {53, 4, 128, "tensor 'one' lies at 0 to 36 of the data, which has 16 bytes"},
+        {74, 4, 9, "is an array of arrays"},
+        {74, 4, 99, "has the unknown type 99"},
+        {78, 8, 1000, "the length of an array is 1000, but"},
+        {86, 8, 1 << 20, "a text is 1048576, but"},
+        {116, 4, 9, "tensor 'one' has 9 dimensions, above 8"},
+        {120, 8, 33, "tensor 'one' is Q4_0 [2, 33]: its rows are no multiples of 32 elements"},
+        {128, 8, UINT64_C(1) << 62, "has more bytes than 63 bits can count"},
+        {128, 8, 4, "tensor 'two' begins inside of tensor 'one'"},
+        {128, 8, 200, "tensor 'one' lies at 0 to 3600 of the data, which has 80 bytes"},
+        {140, 8, 32, "tensor 'one' begins at 32 of the data, not a multiple of 64"},
+        {140, 8, UINT64_C(1) << 63, "has more bytes than 63 bits can count"},
+        {140, 8, INT64_MAX - 63, "tensor 'one' lies at 9223372036854775744 to"},
+        {156, 3, 0x656e6f, "there is a second tensor 'one'"},
+        {163, 8, 5, "tensor 'two' lies at 64 to 84 of the data, which has 80 bytes"},
+    };
+    ck_bytes b = small_gguf();
+    ignis__gguf file;
+    ignis__gguf_items items;
+    const char *text;
+    size_t length, cut;
+    int64_t number;
+    double real;
+    bool flag;
+    int i;
+    SETUP(NULL);
+    test_write_file(path_of("g"), b.data, b.size);
+    CHECK(ignis__gguf_open("test", path_of("g"), &file));
+    CHECK_INT(file.tensor_count, 2);
+    CHECK_INT(ignis__gguf_find_tensor(&file, "two")->begin, 192 + 64);
+    CHECK(!ignis__gguf_find_tensor(&file, "three"));
+    CHECK_INT(ignis__gguf_find_tensor(&file, "one")->shape.dim[0], 2);
+    CHECK_INT(ignis__gguf_array(&file, "words", IGNIS__GGUF_STRING, &items), IGNIS__GGUF_FOUND);
+    CHECK_INT(items.left, 2);
+    CHECK_TEXT(ignis__gguf_next_text(&items, &length), "a");
+    CHECK_TEXT(ignis__gguf_next_text(&items, &length), "bc");
+    CHECK_INT(length, 2);
+    CHECK_INT(ignis__gguf_int(&file, "nothing", &number), IGNIS__GGUF_NONE);
+    CHECK_INT(ignis__gguf_real(&file, "general.alignment", &real), IGNIS__GGUF_FOUND);
+    CHECK(real == 64);
+    CHECK_INT(ignis__gguf_bool(&file, "general.alignment", &flag), IGNIS__GGUF_BAD);
+    CHECK_HAS(ignis_status_message(), "key 'general.alignment' is u32, not true or false");
+    ignis_status_clear();
+    CHECK_INT(ignis__gguf_string(&file, "words", &text, &length), IGNIS__GGUF_BAD);
+    CHECK_HAS(ignis_status_message(), "key 'words' is an array of text, not a text");
+    ignis_status_clear();
+    ignis__gguf_close(&file);
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        unsigned char *changed = (unsigned char *)malloc(b.size);
+        memcpy(changed, b.data, b.size);
+        memcpy(changed + cases[i].at, &cases[i].value, (size_t)cases[i].size);
+        test_write_file(path_of("g"), changed, b.size);
+        CHECK(!ignis__gguf_open("test", path_of("g"), &file));
+        CHECK_INT(ignis_status_last(), IGNIS_ERROR_FORMAT);
+        CHECK_HAS(ignis_status_message(), cases[i].message);
+        ignis_status_clear();
+        free(changed);
+    }
+    for (cut = 0; cut < b.size; cut++) { /* cut off anywhere */
+        test_write_file(path_of("g"), b.data, cut);
+        CHECK(!ignis__gguf_open("test", path_of("g"), &file));
+        CHECK_INT(ignis_status_last(), IGNIS_ERROR_FORMAT);
+        ignis_status_clear();
+    }
+    CHECK(!ignis__gguf_open("test", path_of("none"), &file));
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_IO);
+    ignis_status_clear();
+    free(b.data);
+}
+
+/*  A text in the place of another of the same length, wherever it is. */
+static void replace(ck_bytes *b, const char *from, const char *to)
+{
+    size_t i, size = strlen(from);
+    int found = 0;
+    for (i = 0; i + size <= b->size; i++) {
+        if (memcmp(b->data + i, from, size) == 0) {
+            memcpy(b->data + i, to, size);
+            found++;
+        }
+    }
+    CHECK(found > 0);
+}
+
+TEST(gguf_models_that_cannot_be_followed_are_refused)
+{
+    static const struct {
+        const char *from, *to;
+        ignis_status status;
+        const char *message;
+    } cases[] = {
+        {"general.architecture", "general.architecturE", IGNIS_ERROR_FORMAT, "has no text general.architecture"},
+        {NULL, NULL, IGNIS_ERROR_UNSUPPORTED, "has general.architecture 'mamba'; gpt2, llama, qwen2 and qwen3 are known"},
+        {"llama.block_count", "llama.block_Count", IGNIS_ERROR_FORMAT, "has no block_count"},
+        {"attention.key_length", "attention.kEy_length", 0, NULL}, /* as 48 / 6 */
+        {"attention.key_length", "rope.dimension_count", 0, NULL}, /* which says the same */
+        {"expert_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.expert_count 7, not 0, which Ignis cannot do"},
+        {"attention.sliding_window", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.sliding_window 7, not 0"},
+        {"rope.dimension_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.rope.dimension_count 7, not 8"},
+        {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT, "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
+        {"output_norm.weight", "output_Norm.weight", IGNIS_ERROR_FORMAT, "has no tensor 'output_norm.weight', [48]"},
+        {"rope.freq_base", "rope.freq_Base", 0, NULL}, /* 10000 */
+    };
+    ignis_model_desc desc;
+    ignis_model_info info;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = path_of("m.gguf");
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        ck_model m = llama;
+        m.family = cases[i].from ? "llama" : "mamba";
+        ck_make(&m);
+        ck_extra_key = cases[i].from && !cases[i].to ? cases[i].from : NULL;
+        ck_bytes file = ck_gguf(&m, 0, NULL);
+        ck_extra_key = NULL;
+        if (cases[i].to)
+            replace(&file, cases[i].from, cases[i].to);
+        test_write_file(desc.path, file.data, file.size);
+        CHECK_INT(ignis_model_inspect(&desc, &info), cases[i].status);
+        if (cases[i].status)
+            CHECK_HAS(ignis_status_message(), cases[i].message);
+        ignis_status_clear();
+        free(file.data);
+        ck_free(&m);
+    }
+    ck_make(&wide);
+    write_gguf(&wide, 3, desc.path);
+    ck_bytes file = {0};
+    size_t size;
+    file.data = file_bytes(desc.path, &size);
+    file.size = size;
+    for (i = 0; i + 20 < (int)size; i++) /* the type of a matrix: Q8_0 becomes Q5_0, of other sizes; then one that nobody knows */
+        if (memcmp(file.data + i, "blk.0.attn_q.weight", 19) == 0)
+            break;
+    file.data[i + 19 + 4 + 16] = 6;
+    test_write_file(desc.path, file.data, size);
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("tensor 'blk.0.attn_q.weight' of '");
+    CHECK_MESSAGE_HAS("is of type Q5_0, which Ignis cannot read as a weight");
+    file.data[i + 19 + 4 + 16] = 99;
+    test_write_file(desc.path, file.data, size);
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("is of type that is not known");
+    ignis__free(file.data);
+    ck_free(&wide);
+}
+
+/*  The file becomes shorter between its check and the reading of its weights. */
+static char short_path[256];
+static bool shorten(int64_t done, int64_t total, void *user_data)
+{
+    (void)done, (void)total, (void)user_data;
+    CHECK_INT(truncate(short_path, 20000), 0);
+    return true;
+}
+
+TEST(a_file_that_becomes_shorter_is_an_error)
+{
+    static ck_model large = {.family = "llama",
+                             .layers = 1,
+                             .hidden = 512,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head_dim = 128,
+                             .inner = 4096,
+                             .vocab = 12000,
+                             .context = 32,
+                             .eps = 1e-5,
+                             .theta = 10000,
+                             .seed = 6};
+    ignis_model_desc desc;
+    NEEDS_POSIX("truncate");
+    SETUP(NULL);
+    ck_make(&large);
+    ck_write_folder(&large, path_of("f"), IGNIS_F32, 1);
+    snprintf(short_path, sizeof short_path, "%s/model.safetensors", path_of("f"));
+    memset(&desc, 0, sizeof desc);
+    desc.path = path_of("f");
+    desc.progress_fn = shorten;
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS("cannot be read: it has become shorter");
+    CHECK_INT(memory().live_bytes, 0);
+    ck_free(&large);
+}
+
+/*  Whatever fails, nothing stays behind, and the next try succeeds. */
+TEST(what_fails_leaves_nothing_behind)
+{
+    static host_counter counter;
+    ignis_desc setup = test_counting_desc(&counter);
+    int way, at, failures[2] = {0, 0};
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 2);
+    for (way = 0; way < 2; way++) {
+        for (at = 1; at < 2000; at += at < 60 ? 1 : 23) {
+            ignis_model model;
+            bool hit;
+            SETUP(&setup);
+            model = open_with(path_of("f"), IGNIS_F16);
+            CHECK_OK(ignis_model_free(model)); /* so that what is made once is there */
+            fault_plan(way ? "cu" : NULL, at, 2, &counter, false);
+            model = open_with(path_of("f"), IGNIS_F16);
+            hit = fault_over(&counter);
+            if (model.id) {
+                CHECK_OK(ignis_model_free(model));
+            } else {
+                CHECK(hit);
+                failures[way]++;
+            }
+            ignis_status_clear();
+            CHECK_INT(memory().live_bytes, 0);
+            CHECK_OK(ignis_shutdown());
+            CHECK_INT(counter.blocks, 0);
+            if (!hit)
+                break;
+        }
+        CHECK(at < 2000);
+    }
+    CHECK(failures[0] > 20 && failures[1] > 20);
+    ck_free(&gpt2);
+}
+
+int main(int argc, char **argv)
+{
+    int result;
+    if (!mkdtemp(folder))
+        return 1;
+    result = test_run(argc, argv);
+    test_remove_folder(folder);
+    return result;
+}

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the tables of Unicode in ignis.h, between the two marks in >>text.
+
+    tools/unicode_tables.py [--check]        --check: changes nothing, and fails where the tables would change
+
+The Python package tokenizers is asked what each character is, as its ids are what Ignis must give; Python's own unicodedata, which knows
+another version of Unicode, only names one character of each combining class.
+"""
+import os
+import sys
+import unicodedata
+
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+TEXT = "".join(map(chr, POINTS))
+LETTER, NUMBER, WORD, DIGIT = 1, 2, 4, 8
+
+
+def members(pattern):
+    """The code points that a pattern of one character matches."""
+    runs = pre_tokenizers.Split(Regex("[^%s]+" % pattern), "removed").pre_tokenize_str(TEXT)
+    return {ord(c) for text, _ in runs for c in text}
+
+
+def numeric():
+    """What the pre-tokenizer Digits takes for a digit."""
+    runs = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str("".join(chr(c) + "a" for c in POINTS))
+    return {ord(text) for text, (begin, _) in runs if len(text) == 1 and begin % 2 == 0}
+
+
+def beside(**how):
+    """What added tokens see beside them: how many ids "Q" and a character become."""
+    tokenizer = Tokenizer(models.WordLevel({"Q": 0, "u": 1}, unk_token="u"))
+    tokenizer.add_tokens([AddedToken("Q", normalized=False, **how)])
+    codes = tokenizer.encode_batch(["Q" + chr(c) for c in POINTS])
+    return [code.ids for code in codes]
+
+
+def combining():
+    """The combining class of every character that has one, found by which characters change places beside it."""
+    nfd = normalizers.NFD().normalize_str
+    known = {}
+    for c in POINTS:
+        if unicodedata.combining(chr(c)) and (c == 0x345 or nfd("\u0345" + chr(c)) == chr(c) + "\u0345"):
+            known.setdefault(unicodedata.combining(chr(c)), chr(c))
+    order = sorted(known)
+    first, last = known[order[0]], known[order[-1]]
+    classes = {}
+    for c in POINTS:
+        char = chr(c)
+        if c < 0x300 or nfd(char) != char or unicodedata.category(char) in ("Lo", "Ll", "Lu") and not unicodedata.combining(char):
+            continue
+        if nfd(char + first) == char + first and nfd(last + char) == last + char:
+            continue
+        # not below the classes that stay before it
+        fits = [k for k in order if nfd(known[k] + char) == known[k] + char and nfd(char + known[k]) == char + known[k]]
+        if len(fits) != 1:
+            sys.exit(f"U+{c:04X} has no combining class that is known, but {fits}")
+        classes[c] = fits[0]
+    return classes
+
+
+def runs(value):
+    """Where a function of code points changes: (first, value)."""
+    out, before = [], 0
+    for c in range(0x110000):
+        now = value(c)
+        if now != before:
+            out.append((c, now))
+            before = now
+    return out
+
+
+def table(kind, name, comment, values, form):
+    lines, line = [f"/*  {comment} */", f"static const {kind} {name}[] = {{"], "   "
+    for value in values:
+        text = form % value
+        if len(line) + len(text) + 2 > 148:
+            lines.append(line)
+            line = "   "
+        line += " " + text + ","
+    return lines + [line, "};"]
+
+
+def generate():
+    letters, numbers = members(r"\p{L}"), members(r"\p{N}")
+    words = {c for c, ids in zip(POINTS, beside(single_word=True)) if 0 not in ids}
+    spaces = members(r"\s")
+    if spaces != {*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}:
+        sys.exit("white space is not what ignis__char_space takes for it")
+    if spaces != {c for c, ids in zip(POINTS, beside(rstrip=True)) if len(ids) == 1}:
+        sys.exit("white space beside added tokens is not what patterns take for it")
+    digits = numeric()  # of another version of Unicode than patterns
+
+    nfc, nfd = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
+    classes = combining()
+    single = {}  # one step of a canonical decomposition
+    pairs = []
+    whole_of = {nfd(chr(c)): chr(c) for c in POINTS}
+    for c in POINTS:
+        whole = nfd(chr(c))
+        if whole == chr(c) or 0xAC00 <= c < 0xD7A4:
+            continue
+        if len(whole) == 1:
+            single[c] = (ord(whole), 0)
+            continue
+        last = whole[-1]
+        head = nfc(whole[:-1])
+        if len(head) != 1:
+            head = whole_of.get(whole[:-1], "")  # one that NFC does not make
+        if len(head) != 1 or nfd(head + last) != whole:
+            sys.exit(f"U+{c:04X} is not one character and another")
+        single[c] = (ord(head), ord(last))
+        if nfc(head + last) == chr(c):
+            pairs.append((ord(head), ord(last), c))
+    moves = {c for c in POINTS if c in classes or nfc(chr(c)) != chr(c)}
+    moves |= {second for _, second, _ in pairs} | {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
+
+    kinds = runs(lambda c: (c in letters) * LETTER | (c in numbers) * NUMBER | (c in words) * WORD | (c in digits) * DIGIT)
+    marks = runs(lambda c: classes.get(c, 0) << 1 | (c in moves))
+    print(f"{len(kinds)} runs of kinds, {len(marks)} of combining classes, {len(single)} decompositions, {len(pairs)} compositions", file=sys.stderr)
+    out = table("uint32_t", "ignis__char_kinds",
+                "Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits.",
+                [c << 4 | v for c, v in kinds], "0x%X")
+    out += table("uint32_t", "ignis__char_marks",
+                 "Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with what is before it.",
+                 [c << 9 | v for c, v in marks], "0x%X")
+    out += table("uint64_t", "ignis__char_parts", "A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0.",
+                 [c << 42 | a << 21 | b for c, (a, b) in sorted(single.items())], "0x%X")
+    place = {c: i for i, c in enumerate(sorted(single))}
+    out += table("uint16_t", "ignis__char_pairs", "Those of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
+                 [place[c] for _, _, c in sorted(pairs)], "%d")
+    return out
+
+
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ignis.h")
+with open(path, encoding="utf-8", newline="") as file:
+    header = file.read()
+begin = "/*  From here on written by tools/unicode_tables.py. */\n/* clang-format off */\n"
+end = "/* clang-format on */\n/*  As far as here. */\n"
+head, rest = header.split(begin)
+_, tail = rest.split(end)
+written = head + begin + "\n".join(generate()) + "\n" + end + tail
+if "--check" in sys.argv:
+    sys.exit("the tables of Unicode in ignis.h are not those of tools/unicode_tables.py" if written != header else 0)
+with open(path, "w", encoding="utf-8", newline="") as file:
+    file.write(written)
