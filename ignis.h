@@ -342,6 +342,11 @@
             ignis_model model = ignis_model_open(&from);
             ignis_tensor logits = ignis_model_forward(model, ids);
 
+        ignis_tokenizer_open takes the same folder or file, or tokenizer.json alone, and needs no GPU (with a dry run, none at all). Ids are those of
+        Hugging Face's library tokenizers. There is no engine for regular expressions: the patterns, normalizers and decoders of these families are
+        known, others are refused by name. ignis_text_stream turns ids into text as they come, and never cuts a character. Text of users, in which
+        "<|im_end|>" must not end anything, is encoded with ignis_encode_desc.plain.
+
         Weights are of one dtype on the device, desc.dtype. Those that a GGUF file has quantised become numbers of that dtype as they are read:
         an 8B model of 5 GB takes 16 GB as bf16. To keep them quantised on the device is left for a later version.
 
@@ -3203,8 +3208,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
                                      int capacity);
 
 /*  ignis_tokenizer_decode - the text of ids
-    It is bytes: ids that a model has made need not be UTF-8 together. See ignis_text_stream for text that grows. desc may be null. out may be
-    null when capacity is 0.
+    It is bytes, also where ids that a model has made are no UTF-8 together; tokenizers has U+FFFD there. See ignis_text_stream for text that
+    grows. desc may be null. out may be null when capacity is 0.
     Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on failure.
     Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
