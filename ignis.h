@@ -33364,6 +33364,8 @@ static const struct {
     {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
 };
 
+#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
+
 typedef struct ignis__scored {
     float score;
     int32_t id;
@@ -33394,9 +33396,15 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     if (ok && count > 1)
         qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
     for (i = 0; ok && i < count; i++) {
-        const char *text = tokenizer->bytes + tokenizer->begin[scored[i].id];
-        size_t size = tokenizer->begin[scored[i].id + 1] - tokenizer->begin[scored[i].id], at;
+        int32_t id = scored[i].id;
+        const char *text = tokenizer->bytes + tokenizer->begin[id];
+        size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at;
         rank += i > 0 && scored[i].score != scored[i - 1].score;
+        if (size > IGNIS__SCORED_LIMIT) {
+            ignis__free(scored);
+            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                     (long long)size, IGNIS__SCORED_LIMIT);
+        }
         for (at = 1; ok && at < size; at++) {
             int32_t left, right;
             ignis__merge_entry *merge;
@@ -33410,7 +33418,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
             merge->rank = rank;
             merge->ids[0] = left;
             merge->ids[1] = right;
-            merge->ids[2] = scored[i].id;
+            merge->ids[2] = id;
         }
     }
     ignis__free(scored);
@@ -33444,7 +33452,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
                                  (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
-        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
         if (!entry)
             return ignis__text_no_memory(load);
