@@ -342,6 +342,11 @@
             ignis_model model = ignis_model_open(&from);
             ignis_tensor logits = ignis_model_forward(model, ids);
 
+        ignis_tokenizer_open takes the same folder or file, or tokenizer.json alone, and needs no GPU (with a dry run, none at all). Ids are those of
+        Hugging Face's library tokenizers. There is no engine for regular expressions: the patterns, normalizers and decoders of these families are
+        known, others are refused by name. ignis_text_stream turns ids into text as they come, and never cuts a character. Text of users, in which
+        "<|im_end|>" must not end anything, is encoded with ignis_encode_desc.plain.
+
         Weights are of one dtype on the device, desc.dtype. Those that a GGUF file has quantised become numbers of that dtype as they are read:
         an 8B model of 5 GB takes 16 GB as bf16. To keep them quantised on the device is left for a later version.
 
@@ -3203,8 +3208,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
                                      int capacity);
 
 /*  ignis_tokenizer_decode - the text of ids
-    It is bytes: ids that a model has made need not be UTF-8 together. See ignis_text_stream for text that grows. desc may be null. out may be
-    null when capacity is 0.
+    It is bytes, also where ids that a model has made are no UTF-8 together; tokenizers has U+FFFD there. See ignis_text_stream for text that
+    grows. desc may be null. out may be null when capacity is 0.
     Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on failure.
     Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
@@ -33359,6 +33364,8 @@ static const struct {
     {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
 };
 
+#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
+
 typedef struct ignis__scored {
     float score;
     int32_t id;
@@ -33389,9 +33396,15 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     if (ok && count > 1)
         qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
     for (i = 0; ok && i < count; i++) {
-        const char *text = tokenizer->bytes + tokenizer->begin[scored[i].id];
-        size_t size = tokenizer->begin[scored[i].id + 1] - tokenizer->begin[scored[i].id], at;
+        int32_t id = scored[i].id;
+        const char *text = tokenizer->bytes + tokenizer->begin[id];
+        size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at;
         rank += i > 0 && scored[i].score != scored[i - 1].score;
+        if (size > IGNIS__SCORED_LIMIT) {
+            ignis__free(scored);
+            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                     (long long)size, IGNIS__SCORED_LIMIT);
+        }
         for (at = 1; ok && at < size; at++) {
             int32_t left, right;
             ignis__merge_entry *merge;
@@ -33405,7 +33418,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
             merge->rank = rank;
             merge->ids[0] = left;
             merge->ids[1] = right;
-            merge->ids[2] = scored[i].id;
+            merge->ids[2] = id;
         }
     }
     ignis__free(scored);
@@ -33439,7 +33452,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
                                  (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
-        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
         if (!entry)
             return ignis__text_no_memory(load);
