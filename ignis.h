@@ -38466,6 +38466,7 @@ static const struct {
     {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
@@ -38589,7 +38590,7 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     const ignis__config_item *kind;
     char name[80];
     size_t size;
-    double context = model->context;
+    double context = model->context, usual;
     bool yarn;
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
@@ -38630,9 +38631,13 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     }
     if (!yarn)
         return true;
-    model->attention_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    return ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", model->attention_factor,
-                             &model->attention_factor);
+    usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
+                           &model->attention_factor))
+        return false;
+    if (files->is_gguf) /* there it multiplies the usual one, in config.json it takes its place */
+        model->attention_factor *= usual;
+    return true;
 #undef IGNIS__IN_GROUP
 }
 
@@ -38761,6 +38766,11 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
                            old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
         return false;
+    if (model->layers > files->source_count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %d layers, but there are %lld tensors", files->path,
+                    model->layers, (long long)files->source_count);
+        return false;
+    }
     if (model->hidden % model->heads == 0)
         i = model->hidden / model->heads;
     else
