@@ -33429,7 +33429,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
                                  (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
-        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
         if (!entry)
             return ignis__text_no_memory(load);
@@ -39151,6 +39151,22 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
     }
 }
 
+/*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
+static void ignis__model_to_bf16(char *to, const float *from, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        uint32_t bits;
+        uint16_t half;
+        memcpy(&bits, &from[i], sizeof bits);
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+            half = (uint16_t)(bits >> 16 | 0x40); /* stays no number */
+        else
+            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, of two to the even one */
+        memcpy(to + 2 * i, &half, sizeof half);
+    }
+}
+
 /*  Converts a row of the file. */
 static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
                                     ignis_dtype dtype)
@@ -39164,7 +39180,12 @@ static void ignis__model_source_row(const ignis__model_source *source, const uns
     } else {
         for (i = 0; i < columns; i += source->elements, from += source->bytes) {
             ignis__dequantise(source->quant, from, block);
-            ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+            if (dtype == IGNIS_F32)
+                memcpy(to + i * 4, block, (size_t)source->elements * 4);
+            else if (dtype == IGNIS_BF16)
+                ignis__model_to_bf16(to + i * 2, block, source->elements);
+            else
+                ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
         }
     }
 }
