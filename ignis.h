@@ -38489,6 +38489,7 @@ static const struct {
     {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
+    {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
@@ -38612,7 +38613,7 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     const ignis__config_item *kind;
     char name[80];
     size_t size;
-    double context = model->context;
+    double context = model->context, usual;
     bool yarn;
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
@@ -38653,9 +38654,13 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     }
     if (!yarn)
         return true;
-    model->attention_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    return ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", model->attention_factor,
-                             &model->attention_factor);
+    usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
+                           &model->attention_factor))
+        return false;
+    if (files->is_gguf) /* there it multiplies the usual one, in config.json it takes its place */
+        model->attention_factor *= usual;
+    return true;
 #undef IGNIS__IN_GROUP
 }
 
@@ -38784,6 +38789,11 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
                            old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
         return false;
+    if (model->layers > files->source_count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %d layers, but there are %lld tensors", files->path,
+                    model->layers, (long long)files->source_count);
+        return false;
+    }
     if (model->hidden % model->heads == 0)
         i = model->hidden / model->heads;
     else
@@ -39164,6 +39174,22 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
     }
 }
 
+/*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
+static void ignis__model_to_bf16(char *to, const float *from, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        uint32_t bits;
+        uint16_t half;
+        memcpy(&bits, &from[i], sizeof bits);
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+            half = (uint16_t)(bits >> 16 | 0x40); /* stays no number */
+        else
+            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, of two to the even one */
+        memcpy(to + 2 * i, &half, sizeof half);
+    }
+}
+
 /*  Converts a row of the file. */
 static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
                                     ignis_dtype dtype)
@@ -39177,7 +39203,12 @@ static void ignis__model_source_row(const ignis__model_source *source, const uns
     } else {
         for (i = 0; i < columns; i += source->elements, from += source->bytes) {
             ignis__dequantise(source->quant, from, block);
-            ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
+            if (dtype == IGNIS_F32)
+                memcpy(to + i * 4, block, (size_t)source->elements * 4);
+            else if (dtype == IGNIS_BF16)
+                ignis__model_to_bf16(to + i * 2, block, source->elements);
+            else
+                ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, block, IGNIS_F32, source->elements);
         }
     }
 }
