@@ -384,7 +384,7 @@
         addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
         device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
-        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+        kernels are not looked at. There is one device; sharing, communicators and graphics APIs are refused (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
@@ -3168,9 +3168,10 @@ typedef struct ignis_decode_desc {
     bool control; /* true: control tokens are written out, too (left out) */
 } ignis_decode_desc;
 
-/*  ignis_tokenizer_open - open a tokenizer of Hugging Face
+/*  ignis_tokenizer_open - open a tokenizer of Hugging Face, or that of a GGUF file
     path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
     what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
+    Or a GGUF file, whose weights are not read.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
     post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
@@ -31112,12 +31113,12 @@ static const uint16_t ignis__char_pairs[] = {
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
 
-typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
 
 /*  The patterns that are known, letter by letter. */
 static const struct {
     const char *pattern;
-    ignis__split split;
+    ignis__splitter split;
 } ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -31194,7 +31195,7 @@ typedef struct ignis__tokenizer {
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
-    ignis__split split;
+    ignis__splitter split;
     int digits; /* 1: single ones are pieces; 2: runs of them */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
     bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
@@ -31605,7 +31606,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;
@@ -31706,10 +31707,20 @@ typedef struct ignis__queued {
     int32_t id;
 } ignis__queued;
 
+/*  A part of a text in which control tokens are text like any other. */
+typedef struct ignis__plain_span {
+    size_t begin, end;
+} ignis__plain_span;
+
 /*  What a call that encodes has. */
 typedef struct ignis__encoder {
     ignis__tokenizer *tokenizer;
-    bool plain, failed; /* there was no memory */
+    bool plain, failed;             /* all of the text is plain; there was no memory */
+    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    int64_t span_count;
+    size_t part;     /* where what is being encoded begins in the raw text */
+    bool part_plain; /* one of them is in it */
+    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -31717,10 +31728,7 @@ typedef struct ignis__encoder {
     ignis__queued *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
-    const char *front;      /* of the normalized text that begins where the raw one does; null: none does */
-    const char *marks;      /* for each byte of the text 1 where control tokens are text like any other; null: nowhere */
-    size_t part, part_size; /* what is at work of the raw text */
-    bool unclear;           /* a control token is in normalized text, which is marked somewhere */
+    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
 } ignis__encoder;
 
 static void ignis__encoder_close(ignis__encoder *encoder)
@@ -31893,9 +31901,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
 
-static void ignis__bit_set(uint64_t *bits, int32_t at)
+static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
     uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
     while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
@@ -31908,7 +31916,7 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
     int64_t before = encoder->count;
     void *items = encoder->symbols;
-    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
     }
@@ -31923,10 +31931,10 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)
             ignis__encoder_put(encoder, encoder->symbols[i].id);
-    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+    if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
-        ignis__bit_set(tokenizer->known, id);
+            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__token_bit_set(tokenizer->known, id);
     }
     return true;
 }
@@ -31958,8 +31966,7 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
 {
     size_t begin = 0, at = 0;
     int length, next_length;
-    bool digit, next = size > 0 && ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT;
-    (void)ignis__char_at(text, size, 0, &next_length);
+    bool digit, next = (ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT) != 0;
     while (at < size) {
         digit = next;
         length = next_length;
@@ -32091,17 +32098,29 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
-/*  Whether any byte of an added token that was found is marked. */
-static bool ignis__encode_marked(ignis__encoder *encoder, int level, size_t at, size_t size)
+/*  Whether a part of the raw text has something in common with one that is plain. */
+static bool ignis__encoder_plain(const ignis__encoder *encoder, size_t begin, size_t end)
 {
-    if (!encoder->marks)
-        return false;
-    if (level == 0 || encoder->tokenizer->normal_count == 0)
-        return memchr(encoder->marks + (level ? encoder->part : 0) + at, 1, size) != NULL;
-    if (!memchr(encoder->marks + encoder->part, 1, encoder->part_size))
-        return false;
-    encoder->unclear = true;
-    return true;
+    int64_t low = 0, high = encoder->span_count;
+    while (low < high) { /* the first that ends behind the beginning */
+        int64_t middle = (low + high) / 2;
+        if (encoder->spans[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return encoder->plain || (low < encoder->span_count && encoder->spans[low].begin < end);
+}
+
+/*  Whether a control token that was found is text like any other. */
+static bool ignis__encoder_hides(ignis__encoder *encoder, int level, size_t begin, size_t end)
+{
+    if (level == 0 || encoder->tokenizer->normal_count == 0) {
+        size_t part = level == 0 ? 0 : encoder->part;
+        return ignis__encoder_plain(encoder, part + begin, part + end);
+    }
+    encoder->unclear = encoder->unclear || (encoder->part_plain && !encoder->plain);
+    return encoder->part_plain;
 }
 
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
@@ -32116,16 +32135,15 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (set->first[(unsigned char)text[at]])
                 found = ignis__added_at(set, text, size, at);
         begin = end = at;
-        while (found && found->special && ignis__encode_marked(encoder, level, at, found->size))
+        while (found && found->special && ignis__encoder_hides(encoder, level, at, at + found->size))
             found = ignis__added_at(set, text, at + found->size - 1, at);
         if (!found && at < size) {
-            at++;
+            at++; /* another may begin inside of it */
             continue;
         }
         if (found) {
             at = end += found->size;
-            if ((encoder->plain && found->special) ||
-                (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
+            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -32141,11 +32159,17 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (begin > done) {
             const char *part = text + done;
             size_t part_size = begin - done;
-            if (level == 0)
-                encoder->part = done, encoder->part_size = part_size;
-            if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
-                           : !ignis__encode_normal(encoder, &part, &part_size) ||
-                                 (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
+            bool ok;
+            if (level == 1) {
+                ok = ignis__encode_words(encoder, part, part_size);
+            } else {
+                encoder->part = done;
+                encoder->part_plain = ignis__encoder_plain(encoder, done, begin);
+                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->front = done == 0 ? part : NULL;
+                ok = ok && ignis__encode_level(encoder, 1, part, part_size);
+            }
+            if (!ok) {
                 encoder->failed = true;
                 return false;
             }
@@ -32157,6 +32181,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     }
 }
 
+/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
 static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -32214,6 +32239,7 @@ typedef struct ignis__token_entry {
     bool odd;   /* its text does not stand for bytes */
     bool apart; /* text never becomes it */
     float score;
+    int type; /* in a GGUF file */
 } ignis__token_entry;
 
 typedef struct ignis__merge_entry {
@@ -32510,6 +32536,19 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
     }
 }
 
+/*  "a b" is the merge of a and b; false: it is none. */
+static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+{
+    const char *space = (const char *)memchr(both, ' ', size);
+    if (!space)
+        return false;
+    merge->left = both;
+    merge->left_size = (size_t)(space - both);
+    merge->right = space + 1;
+    merge->right_size = size - merge->left_size - 1;
+    return !memchr(merge->right, ' ', merge->right_size);
+}
+
 /*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
 IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
 {
@@ -32529,12 +32568,8 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
             ignis__json_expect(json, ']');
         } else {
             size_t size;
-            const char *both = ignis__json_string(json, &size), *space = (const char *)memchr(both, ' ', size);
-            merge->left = both;
-            merge->left_size = space ? (size_t)(space - both) : 0;
-            merge->right = space ? space + 1 : both;
-            merge->right_size = space ? size - merge->left_size - 1 : 0;
-            if (!json->fault[0] && (!space || memchr(merge->right, ' ', merge->right_size)))
+            const char *both = ignis__json_string(json, &size);
+            if (!json->fault[0] && !ignis__merge_split(merge, both, size))
                 ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
         }
         merge->rank = (uint32_t)(load->merges.count - 1);
@@ -33072,8 +33107,12 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         if (at == load->special_count)
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
-        for (k = 0; k < load->special_id_count[at]; k++)
+        for (k = 0; k < load->special_id_count[at]; k++) {
+            if (load->special_ids[at][k] >= tokenizer->info.tokens)
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
+        }
     }
     tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
     return true;
@@ -33270,6 +33309,254 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     return ok;
 }
 
+/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+
+enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
+
+/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+static const struct {
+    const char *name;
+    ignis__splitter split;
+    bool digits, nfc, ignore_merges, adds_bos;
+} ignis__gguf_splits[] = {
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+};
+
+typedef struct ignis__scored {
+    float score;
+    int32_t id;
+} ignis__scored;
+
+static int ignis__scored_order(const void *a, const void *b)
+{
+    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    if (one->score != other->score)
+        return one->score > other->score ? -1 : 1;
+    return one->id < other->id ? -1 : one->id > other->id;
+}
+
+/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    int64_t count = 0, i;
+    uint32_t rank = 0;
+    bool ok = scored != NULL;
+    for (i = 0; ok && i < load->entries.count; i++) {
+        scored[count].score = entries[i].score;
+        scored[count].id = (int32_t)entries[i].id;
+        count += !entries[i].apart;
+    }
+    if (ok && count > 1)
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+    for (i = 0; ok && i < count; i++) {
+        const char *text = tokenizer->bytes + tokenizer->begin[scored[i].id];
+        size_t size = tokenizer->begin[scored[i].id + 1] - tokenizer->begin[scored[i].id], at;
+        rank += i > 0 && scored[i].score != scored[i - 1].score;
+        for (at = 1; ok && at < size; at++) {
+            int32_t left, right;
+            ignis__merge_entry *merge;
+            if ((text[at] & 0xC0) == 0x80 || (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
+                (right = ignis__token_find(tokenizer, text + at, size - at, false)) < 0)
+                continue;
+            merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+            ok = merge != NULL;
+            if (!ok)
+                break;
+            merge->rank = rank;
+            merge->ids[0] = left;
+            merge->ids[1] = right;
+            merge->ids[2] = scored[i].id;
+        }
+    }
+    ignis__free(scored);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The tokens of a file, their types and scores. */
+IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+{
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
+    ignis__gguf_found got[4];
+    int64_t count, i;
+    size_t size;
+    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    for (i = 0; i < 4; i++)
+        if (got[i] == IGNIS__GGUF_BAD)
+            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    count = texts.left;
+    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                 !count   ? "tokens"
+                                 : scores ? "scores"
+                                          : "merges");
+    if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
+                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
+                                 (long long)IGNIS__TOKEN_LIMIT);
+    for (i = 0; i < count; i++) {
+        ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        ignis__added *added;
+        if (!entry)
+            return ignis__text_no_memory(load);
+        entry->text = ignis__gguf_next_text(&texts, &size);
+        entry->size = size;
+        entry->id = i;
+        entry->type = (int)type;
+        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
+        if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
+        if (type != IGNIS__TYPE_CONTROL && type != IGNIS__TYPE_USER)
+            continue;
+        added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added)
+            return ignis__text_no_memory(load);
+        added->text = entry->text;
+        added->size = size;
+        added->id = (int32_t)i;
+        added->order = (int)load->added.count;
+        added->special = type == IGNIS__TYPE_CONTROL;
+    }
+    while (merges.left > 0) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        const char *both = ignis__gguf_next_text(&merges, &size);
+        if (!merge)
+            return ignis__text_no_memory(load);
+        merge->rank = (uint32_t)(load->merges.count - 1);
+        if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+                                     (long long)(load->merges.count - 1));
+    }
+    return true;
+}
+
+/*  Ids and switches of a file. */
+IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+{
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
+                                        "tokenizer.ggml.unknown_token_id"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int *ids[4], i;
+    bool add[2], ok = true;
+    const char *text = NULL;
+    size_t size = 0;
+    ids[0] = &tokenizer->info.bos;
+    ids[1] = &tokenizer->info.eos;
+    ids[2] = &tokenizer->info.padding;
+    ids[3] = &tokenizer->info.unknown;
+    add[0] = adds_bos;
+    add[1] = false;
+    for (i = 0; ok && i < 4; i++) {
+        int64_t id = -1;
+        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
+            if (id != UINT32_MAX) /* none, to some writers */
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
+                                         tokenizer->info.tokens);
+        } else if (got == IGNIS__GGUF_FOUND) {
+            *ids[i] = (int)id;
+        }
+        ok = got != IGNIS__GGUF_BAD;
+    }
+    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    if (!ok)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    for (i = 0; i < 2; i++) {
+        const char *kept = NULL;
+        if (*ids[i] < 0)
+            continue;
+        kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
+                                          tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
+        if (!kept)
+            return ignis__text_no_memory(load);
+        *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
+    }
+    if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+    if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
+        return ignis__text_no_memory(load);
+    return true;
+}
+
+/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries;
+    const char *model = NULL, *name = NULL;
+    size_t size;
+    int64_t i;
+    int at = IGNIS__COUNT(ignis__gguf_splits);
+    bool pieces, prefix = true;
+    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (!model)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+    pieces = strcmp(model, "llama") == 0;
+    if (!pieces && strcmp(model, "gpt2") != 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                 ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
+        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+            break;
+    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.pre %s is not supported; gpt-2, llama-bpe, qwen2 and smollm are",
+                                 ignis__name_write(name ? name : "").text);
+    tokenizer->byte_level = !pieces;
+    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
+    if (pieces) {
+        if (prefix) {
+            tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
+            tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        }
+        tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
+        tokenizer->normals[tokenizer->normal_count].from = " ";
+        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        tokenizer->strip = prefix;
+    } else {
+        tokenizer->split = ignis__gguf_splits[at].split;
+        tokenizer->digits = ignis__gguf_splits[at].digits;
+        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+    }
+    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        return false;
+    entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    for (i = 0; i < load->entries.count; i++) {
+        unsigned byte;
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+            tokenizer->fallback[byte] = (int32_t)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN)
+            tokenizer->info.unknown = (int)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
+            tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
+    }
+    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+}
+
 /*  Says what family a tokenizer is of, and fills in the rest of its facts. */
 static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
@@ -33284,6 +33571,17 @@ static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
     info->has_template = tokenizer->chat_template != NULL;
 }
 
+static bool ignis__text_is_gguf(const char *path)
+{
+    char first[4];
+    int64_t size;
+    int file = ignis__file_open(path, &size);
+    bool is = file >= 0 && ignis__file_read_at(file, 0, first, 4) == 4 && memcmp(first, "GGUF", 4) == 0;
+    if (file >= 0)
+        ignis__file_close(file);
+    return is;
+}
+
 /*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
 IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
 {
@@ -33291,8 +33589,18 @@ IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *giv
     size_t size;
     char *text;
     bool folder = !ignis__file_info(given, &length, &time);
+    ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    if (!folder && ignis__text_is_gguf(path)) {
+        if (!ignis__gguf_open(load->call, path, &gguf)) {
+            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return;
+        }
+        (void)ignis__text_gguf_take(load, &gguf);
+        ignis__gguf_close(&gguf);
+        return;
+    }
     text = ignis__text_file(load, path, true, &size);
     if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
         (void)ignis__text_beside_take(load, given, path, path_size);
@@ -33369,36 +33677,48 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
 
+/*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
+static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                   const ignis_encode_desc *desc, const ignis__plain_span *spans, int64_t span_count, int32_t *ids,
+                                   int capacity)
+{
+    ignis__encoder encoder = IGNIS__ZERO;
+    int count = -1;
+    encoder.tokenizer = tokenizer;
+    encoder.plain = desc && desc->plain;
+    encoder.spans = spans;
+    encoder.span_count = span_count;
+    encoder.ids = ids;
+    encoder.capacity = capacity;
+    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos))
+        ignis__fail_host_memory(call, size);
+    else if (encoder.unclear)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message has written them");
+    else if (encoder.count > INT32_MAX)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+    else
+        count = (int)encoder.count;
+    ignis__encoder_close(&encoder);
+    return count;
+}
+
 IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
                                      int capacity)
 {
     static const char call[] = "ignis_tokenizer_encode";
-    ignis__encoder encoder = IGNIS__ZERO;
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
     int count = -1;
     if (!held)
         return -1;
-    if ((!text && size != 0) || (!ids && capacity > 0)) {
+    if ((!text && size != 0) || (!ids && capacity > 0))
         ignis__fail_null(call, !text && size != 0 ? "text" : "ids");
-    } else if (size < 0 || size > IGNIS__TEXT_LIMIT || capacity < 0) {
-        if (capacity < 0)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-        else
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
-                        (long long)IGNIS__TEXT_LIMIT);
-    } else {
-        encoder.tokenizer = held;
-        encoder.plain = desc && desc->plain;
-        encoder.ids = ids;
-        encoder.capacity = capacity;
-        if (!ignis__encode(&encoder, text ? text : "", (size_t)size, desc && desc->no_bos))
-            ignis__fail_host_memory(call, (size_t)size);
-        else if (encoder.count > INT32_MAX)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
-        else
-            count = (int)encoder.count;
-        ignis__encoder_close(&encoder);
-    }
+    else if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (size < 0 || size > IGNIS__TEXT_LIMIT)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size, (long long)IGNIS__TEXT_LIMIT);
+    else
+        count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
     ignis__tokenizer_drop(held);
     return count;
 }
@@ -34156,6 +34476,7 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
     switch (v.kind) {
     case IGNIS__CHAT_UNDEFINED: break;
     case IGNIS__CHAT_STRING:
+        v.of = 0;
         for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
             ignis__chat_work(c, 1);
             ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
@@ -35630,7 +35951,9 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
             if (step > 0 ? step >= to - i : step <= to - i)
                 break;
         }
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = object.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
     out.mark = object.mark;
@@ -35643,20 +35966,33 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     return out;
 }
 
+/*  Adds a text, with characters of HTML escaped. */
+static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "&<>'\"";
+    static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t at, from = 0, size = (size_t)string.number;
+    for (at = 0; at < size && !c->fault; at++) {
+        const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
+        if (!known)
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(c, out, escaped[known - plain], string.marks && string.marks[at]);
+        from = at + 1;
+    }
+    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
+}
+
 /*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
 static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out;
-    ignis__chat_value other = a.of ? b : a, joined;
-    int64_t i;
-    for (i = 0; a.of != b.of && i < other.number; i++)
-        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
-            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    ignis__chat_value joined;
     memset(&out, 0, sizeof out);
-    ignis__chat_write_string(c, &out, a);
-    ignis__chat_write_string(c, &out, b);
+    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
+    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
     joined = ignis__chat_written(&out);
-    joined.of = a.of | b.of;
+    joined.of = a.of || b.of;
     return joined;
 }
 
@@ -35710,7 +36046,9 @@ static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a,
     if (a.kind == IGNIS__CHAT_STRING) {
         for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
             ignis__chat_write_string(c, &writer, a);
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = a.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
     out.mark = a.mark;
@@ -36313,6 +36651,7 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
              (how == 4 && !letter);
     }
     s.u.text = text;
+    s.of = how == 3 ? 0 : s.of;
     return s;
 }
 
@@ -36462,6 +36801,8 @@ static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call
     const char *found;
     if (filter)
         old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    else if (s.of)
+        return ignis__chat_lacks(c, "the method replace of a text behind |safe");
     if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
         return s;
     memset(&out, 0, sizeof out);
@@ -36561,6 +36902,8 @@ static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *c
     ignis__chat_writer out;
     int64_t i;
     memset(&out, 0, sizeof out);
+    if (method && between.of)
+        return ignis__chat_lacks(c, "the method join of a text behind |safe");
     if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
         return between;
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
@@ -36792,7 +37135,9 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
             ignis__chat_write_string(c, &text, by);
         ignis__chat_write_string(c, &text, lines.u.items->item[i]);
     }
-    return ignis__chat_written(&text);
+    by = ignis__chat_written(&text);
+    by.of = call->self.of;
+    return by;
 }
 
 /*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
@@ -37531,27 +37876,38 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
                                 int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_chat_encode";
-    ignis__encoder encoder = IGNIS__ZERO;
+    static const ignis_encode_desc no_bos = {true, false};
     ignis__tokenizer *held;
     ignis__chat chat;
     ignis__chat_writer text;
+    ignis__plain_span *spans = NULL;
+    int64_t count_spans = 0;
+    size_t at, begin, round;
     int result = -1;
     if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
         return -1;
-    encoder.tokenizer = held;
-    encoder.ids = ids;
-    encoder.capacity = capacity;
-    encoder.marks = text.marks;
+    for (round = 0; round < 2; round++) { /* the first counts */
+        for (count_spans = 0, at = 0; at < text.size;) {
+            for (begin = at; at < text.size && text.marks[at] == text.marks[begin]; at++)
+                continue;
+            if (!text.marks[begin])
+                continue;
+            if (spans) {
+                spans[count_spans].begin = begin;
+                spans[count_spans].end = at;
+            }
+            count_spans++;
+        }
+        if (!spans)
+            spans = (ignis__plain_span *)ignis__alloc(sizeof *spans * (size_t)(count_spans + 1));
+    }
     if (!held)
         ignis__fail_null(call, "tokenizer");
-    else if (!ignis__encode(&encoder, text.text ? text.text : "", text.size, true))
-        ignis__fail_host_memory(call, text.size);
-    else if (encoder.unclear)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "this tokenizer finds control tokens in normalized text, where it is not known which of them a message has written");
+    else if (!spans)
+        ignis__fail_host_memory(call, sizeof *spans * (size_t)(count_spans + 1));
     else
-        result = (int)encoder.count;
-    ignis__encoder_close(&encoder);
+        result = ignis__tokenizer_encode(call, held, text.text ? text.text : "", text.size, &no_bos, spans, count_spans, ids, capacity);
+    ignis__free(spans);
     ignis__chat_close(&chat);
     if (held)
         ignis__tokenizer_drop(held);
@@ -39832,7 +40188,7 @@ typedef struct ignis__gemv {
 } ignis__gemv;
 
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
@@ -40290,7 +40646,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool 
         if (!op->ok)
             return;
         e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__step_begin(&captured, call, e->device);
+        same = ignis__next_begin(&captured, call, e->device);
         if (same) {
             ignis__engine_launches(&captured, e, count, draws);
             same = ignis__op_leave(&captured) == IGNIS_OK;
@@ -40428,7 +40784,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__op op;
     int count, last = s->length - 1;
     if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__step_begin(&op, call, e->device))
+        !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     for (; op.ok && s->cached < last; s->cached += count) {
@@ -40531,7 +40887,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
             return false;
     }
-    if (!ignis__step_begin(&op, call, e->device))
+    if (!ignis__next_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
         op.ok =
@@ -41929,13 +42285,15 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_give(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
-static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. ends: the call gives something up, which
+    goes on after a fault, without the driver. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
     if (!buffer)
         return NULL;
-    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+    binding->pushed = false;
+    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -42001,7 +42359,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     static const char call[] = "ignis_gl_map";
     ignis_array result = IGNIS__ZERO;
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, false);
     void *stream;
     if (!buffer)
         return result;
@@ -42024,13 +42382,13 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
     void *stream;
-    bool ordered = true, ok;
+    bool lost = ignis__devices_lost(), ordered = true, ok;
     int i;
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
-    for (i = 0; i < storage->used_on_count; i++)
+    for (i = 0; i < storage->used_on_count && !lost; i++)
         ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -42044,7 +42402,7 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unmap";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool live, ok = false;
     uint64_t users;
     if (!buffer)
@@ -42068,13 +42426,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unregister";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool ok = false;
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -42091,9 +42449,7 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
-        if (entered && buffer->storage)
-            (void)ignis__gl_return(call, buffer);
-        if (buffer->storage) {
+        if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;
         }
