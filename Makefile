@@ -56,7 +56,7 @@ help:
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -175,14 +175,12 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, chat templates, files for the reader of safetensors, formulas, and models; it ends at the first sanitizer report.
+# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
+# disk. It ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map $(OUT)/fuzz_model
-	$(OUT)/fuzz_bundle $(FUZZ)
-	$(OUT)/fuzz_chat $(FUZZ)
-	$(OUT)/fuzz_file $(FUZZ)
-	$(OUT)/fuzz_map $(FUZZ)
-	$(OUT)/fuzz_model $$(($(FUZZ) / 10)) # each is a file on the disk
+FUZZED := bundle chat file map text
+fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
+	$(foreach name,$(FUZZED),$(OUT)/fuzz_$(name) $(FUZZ) &&) $(OUT)/fuzz_model $$(($(FUZZ) / 10))
 
 $(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
@@ -400,7 +398,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat check-gguf)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -410,4 +408,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

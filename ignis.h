@@ -32282,6 +32282,33 @@ typedef struct ignis__text_load {
     char fault[400];
 } ignis__text_load;
 
+static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+{
+    memset(load, 0, sizeof *load);
+    load->call = call;
+    load->tokenizer = tokenizer;
+    load->entries.size = sizeof(ignis__token_entry);
+    load->merges.size = sizeof(ignis__merge_entry);
+    load->added.size = sizeof(ignis__added);
+    tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+}
+
+static void ignis__text_load_end(ignis__text_load *load)
+{
+    ignis__free(load->entries.items);
+    ignis__free(load->merges.items);
+    ignis__free(load->added.items);
+}
+
+/*  The text that load->json is to read. */
+static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+{
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + size : NULL;
+}
+
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
 {
@@ -33277,10 +33304,7 @@ IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *pa
     text = (char *)ignis__file_read(path, size);
     if (!text)
         ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
-    memset(&load->json, 0, sizeof load->json);
-    load->json.what = "the file";
-    load->json.start = load->json.at = text;
-    load->json.end = text ? text + *size : NULL;
+    ignis__text_load_json(load, text, *size);
     return text;
 }
 
@@ -33629,12 +33653,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     }
     tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
     if (tokenizer) {
-        tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
-        load.call = call;
-        load.tokenizer = tokenizer;
-        load.entries.size = sizeof(ignis__token_entry);
-        load.merges.size = sizeof(ignis__merge_entry);
-        load.added.size = sizeof(ignis__added);
+        ignis__text_load_begin(&load, call, tokenizer);
         ignis__text_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_facts(tokenizer);
@@ -33644,9 +33663,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
                 ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
             ignis__tokenizer_destroy(tokenizer);
         }
-        ignis__free(load.entries.items);
-        ignis__free(load.merges.items);
-        ignis__free(load.added.items);
+        ignis__text_load_end(&load);
     }
     ignis__free(file);
     return handle;
