@@ -30,7 +30,7 @@
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
 
     HOW TO USE
 
@@ -3337,6 +3337,8 @@ typedef struct ignis_model_info {
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+    int32_t ends[16];             /* tokens that end a text, as the model's files name them */
+    int end_count;                /* of ends; 0: they name none */
 } ignis_model_info;
 
 /*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
@@ -13950,6 +13952,12 @@ static const struct {
     IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#ifdef IGNIS_MODELS
+    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
+    IGNIS__PART(GEMV_1, GEMV_8),
+    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
+    IGNIS__PART(PAGED_1, PAGED_COMBINE),
+#endif
 #undef IGNIS__PART
 };
 
@@ -14836,6 +14844,145 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 }
 
 #ifndef IGNIS_NO_TENSORS
+
+/* ===============================================================================================================
+   >>random - where random numbers begin, and what tensors keep for a thread.
+   =============================================================================================================== */
+
+/*  What the tensor sections keep of a thread. */
+typedef struct ignis__tensor_thread {
+    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
+    int scope_count, scope_capacity;
+    int no_grad;
+    uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
+    struct ignis__tape *tape;
+    struct ignis__walk *walk;       /* the innermost backward; null: none */
+    uint64_t walk_serial;           /* its serial, or 0 */
+    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                /* the function has tried to */
+    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
+} ignis__tensor_thread;
+
+IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
+#ifdef _WIN32
+#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
+#endif
+
+IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
+{
+    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
+    if (thread->setup != ignis__global.setups) {
+        thread->setup = ignis__global.setups;
+        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
+        thread->tape = NULL;
+        thread->walk = NULL;
+        thread->walk_serial = 0;
+        thread->scope_floor = thread->no_grad_floor = 0;
+        thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
+    }
+    return thread;
+}
+
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
+    thread->random_used += ((uint64_t)numel + 3) / 4;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
+}
 
 /* ===============================================================================================================
    >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
@@ -16489,16 +16636,6 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
-/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
-    CUDA graph the counter of launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
-} ignis__random;
-
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random);
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
-
 /*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
     the one that comes in. */
 typedef struct ignis__map_run {
@@ -17200,7 +17337,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
 }
 
 /* ===============================================================================================================
-   >>tensor - tensors, scopes, random numbers.
+   >>tensor - tensors, scopes.
    =============================================================================================================== */
 
 /*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
@@ -17233,47 +17370,7 @@ typedef struct ignis__tensor {
 
 static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
-/*  What the tensor sections keep of a thread. */
-typedef struct ignis__tensor_thread {
-    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
-    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
-    int scope_count, scope_capacity;
-    int no_grad;
-    uint64_t seed, random_used; /* blocks of four random numbers given out */
-    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
-    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
-    struct ignis__tape *tape;
-    struct ignis__walk *walk;       /* the innermost backward; null: none */
-    uint64_t walk_serial;           /* its serial, or 0 */
-    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                /* the function has tried to */
-    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
-} ignis__tensor_thread;
-
-IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
-#ifdef _WIN32
-#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
-#endif
 static uint64_t ignis__scope_serials;
-
-IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
-{
-    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
-    if (thread->setup != ignis__global.setups) {
-        thread->setup = ignis__global.setups;
-        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = thread->random_launches = 0;
-        thread->random_again = false;
-        thread->tape = NULL;
-        thread->walk = NULL;
-        thread->walk_serial = 0;
-        thread->scope_floor = thread->no_grad_floor = 0;
-        thread->unbalanced = thread->saw_trainable = false;
-        thread->watch = NULL;
-    }
-    return thread;
-}
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
@@ -17667,93 +17764,6 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->seed = seed;
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
-}
-
-static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
-
-/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
-IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
-{
-    unsigned one[3] = {1, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
-    ignis__address address;
-    ignis__array *array;
-    ignis_array_desc desc;
-    ignis_array made;
-    bool ok;
-    if (!function)
-        return false;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = 1;
-    desc.dtype = IGNIS_I64;
-    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
-    desc.tag = "launches";
-    made = ignis__array_create(work->call, &desc);
-    if (!made.id)
-        return false;
-    (void)ignis__capture_pause();
-    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
-    ok = ignis__capture_resume(work->call, capture) && ok;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    params[0] = &address;
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
-    if (ok) {
-        ignis__array_claim(array);
-        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
-        if (ok)
-            capture->launches = array;
-        else
-            ignis__array_unclaim(work->call, array);
-    } else {
-        ignis__array_discard(work->call, &made);
-    }
-    ignis__array_drop(work->call, array);
-    return ok;
-}
-
-/*  The counter of launches for random numbers of the calling thread now, or no handle. */
-static ignis_array ignis__random_launches(void)
-{
-    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    const ignis__capture *capture = ignis__capturing();
-    ignis_array launches = IGNIS__ZERO;
-    if (thread->random_again)
-        launches.id = thread->random_launches;
-    else if (capture && capture->launches)
-        launches.id = capture->launches->slot.handle;
-    return launches;
-}
-
-/*  The numbers for so many elements of a tensor on the device of the work. */
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__capture *capture = ignis__capture_on(work->device);
-    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
-        return false;
-    random->seed = thread->seed;
-    random->first = thread->random_used;
-    random->launches.id = 0;
-    if (capture || thread->random_again)
-        random->launches = ignis__random_launches();
-    thread->random_used += ((uint64_t)numel + 3) / 4;
-    return true;
-}
-
-/*  The address of a counter of launches for a kernel; 0 for no handle. */
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
-{
-    ignis__array *array;
-    bool ok;
-    *step = 0;
-    if (!launches.id)
-        return true;
-    array = ignis__array_hold(work->call, launches);
-    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
-    if (array)
-        ignis__array_drop(work->call, array);
-    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -37940,7 +37950,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     pieces. The table also serves who asks for a weight by name, and who writes the model back. */
 
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
-#define IGNIS__MODEL_STOPS 16
+#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
 
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
@@ -39642,6 +39652,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->context = model->room, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
+    memcpy(info->ends, model->stops, sizeof info->ends);
+    info->end_count = model->stop_count;
     info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;

@@ -52,7 +52,7 @@
         scan.cu                    174 lines    7263 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 681 lines   31212 bytes
-        sort.cu                    527 lines   23331 bytes
+        sort.cu                    529 lines   23307 bytes
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                129 lines    5592 bytes
 */
@@ -12921,6 +12921,17 @@ static const char *const ignis__lines_sort_cu[] = {
     "    }",
     "}",
     "",
+    "/*  The sum of the numbers of a warp's lanes up to one's own. */",
+    "__device__ inline uint32_t sum_up_to_lane(uint32_t x)",
+    "{",
+    "#pragma unroll",
+    "    for (int distance = 1; distance < 32; distance *= 2) {",
+    "        const uint32_t lower = __shfl_up_sync(0xffffffff, x, distance);",
+    "        x += (int)(threadIdx.x % 32) >= distance ? lower : 0;",
+    "    }",
+    "    return x;",
+    "}",
+    "",
     "/*  A warp makes each count the sum of those before it, and counts[DIGITS] that of all. */",
     "__device__ inline void sum_digits(uint32_t *counts)",
     "{",
@@ -12931,13 +12942,7 @@ static const char *const ignis__lines_sort_cu[] = {
     "        count[i] = counts[lane * (DIGITS / 32) + i];",
     "        sum += count[i];",
     "    }",
-    "    uint32_t up_to_me = sum;",
-    "#pragma unroll",
-    "    for (int distance = 1; distance < 32; distance *= 2) {",
-    "        const uint32_t lower = __shfl_up_sync(0xffffffff, up_to_me, distance);",
-    "        up_to_me += lane >= distance ? lower : 0;",
-    "    }",
-    "    uint32_t before = up_to_me - sum;",
+    "    uint32_t before = sum_up_to_lane(sum) - sum;",
     "#pragma unroll",
     "    for (int i = 0; i < DIGITS / 32; i++) {",
     "        counts[lane * (DIGITS / 32) + i] = before;",
@@ -13171,11 +13176,8 @@ static const char *const ignis__lines_sort_cu[] = {
     "template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)",
     "{",
     "    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;",
-    "    uint32_t sum = x, before = 0;",
-    "    for (int distance = 1; distance < 32; distance *= 2) {",
-    "        const uint32_t lower = __shfl_up_sync(0xffffffff, sum, distance);",
-    "        sum += lane >= distance ? lower : 0;",
-    "    }",
+    "    const uint32_t sum = sum_up_to_lane(x);",
+    "    uint32_t before = 0;",
     "    __syncthreads();",
     "    if (lane == 31)",
     "        warp_sums[warp] = sum;",
@@ -13496,7 +13498,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0xb636e9c2394194b4ULL, ignis__lines_scan_cu, 174},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, ignis__lines_shape_cu, 203},
     {"softmax.cu", 0x7653c6626529fe24ULL, ignis__lines_softmax_cu, 681},
-    {"sort.cu", 0x7dcc34da6ce44591ULL, ignis__lines_sort_cu, 527},
+    {"sort.cu", 0x11f4aa7ed206dc19ULL, ignis__lines_sort_cu, 529},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0xbbafb758214e676bULL, ignis__lines_upsample_cu, 129},
 };

@@ -544,6 +544,7 @@ TEST(sizes_are_known_without_a_device)
     CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
     CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 96);
     CHECK(info.workspace_bytes > 0);
+    CHECK(info.end_count == 2 && info.ends[0] == 2 && info.ends[1] == 3);
     desc.context = 50, desc.sequences = 3, desc.dtype = IGNIS_F32, desc.cache_dtype = IGNIS_F16;
     CHECK_OK(ignis_model_inspect(&desc, &info));
     CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 50 * 3);
