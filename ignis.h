@@ -35094,7 +35094,8 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
 /*  The current token, a text in quotes, without them and its escapes. */
 static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
 {
-    static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v", *known;
+    static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v";
+    const char *known;
     size_t at = c->start + 1, end = c->at - 1;
     while (at < end && !c->fault) {
         char piece[8];
