@@ -210,7 +210,7 @@ def test_text():
         chosen = s.text("abc", max_tokens=3, logit_bias={"122": 100, "97": -100})
         assert chosen["choices"][0]["text"] == "zzz"
         log = s.text("aé", max_tokens=9, logprobs=0)["choices"][0]["logprobs"]
-        assert log["tokens"] == ["a", "\uFFFD", "\uFFFD"] and log["token_logprobs"] == [-0.5] * 3 and len(log["text_offset"]) == 3
+        assert log["tokens"] == ["a", "\uFFFD", "\uFFFD"] and log["token_logprobs"] == [-0.5] * 3 and log["text_offset"] == [0, 1, 1]
         drawn = [s.text("a", temperature=2, seed=seed, max_tokens=20)["choices"][0]["text"] for seed in (1, 1, 2, -5)]
         assert drawn[0] == drawn[1] and len(set(drawn)) == 3 and len(drawn[0]) == 20
         assert s.text("a", temperature=2, max_tokens=20)["choices"] != s.text("a", temperature=2, max_tokens=20)["choices"]
@@ -271,6 +271,8 @@ def test_streams():
         assert bytes(b for event in chat for c in (event["choices"][0]["logprobs"] or {"content": []})["content"] for b in c["bytes"]).decode() == text
         # a stream that says nothing: the first event is the last one
         assert joined(events(s.ask("POST", "/v1/completions", {"prompt": "abc", "stop": "a", "stream": True})[2])) == ("", "stop")
+        silent = events(s.ask("POST", path, dict(body, stop="G"))[2])
+        assert joined(silent) == ("", "stop") and silent[0]["choices"][0]["delta"]["role"] == "assistant"
         # HTTP/1.0: the end of the connection is the end
         data = json.dumps({"prompt": "abc", "stream": True}).encode()
         reply = s.raw(b"POST /v1/completions HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
@@ -447,6 +449,8 @@ def test_names_and_keys():
             assert status_of(s.raw(("GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host).encode())) == code, host
         reply = s.raw(b"GET /health HTTP/1.1\r\nHost: localhost:8\r\nOrigin: http://localhost:8\r\nConnection: close\r\n\r\n")
         assert status_of(reply) == 200
+        status, _, body = s.ask("POST", "/v1/completions", {"x" * 5000: 1}, dict(JSON, Authorization="Bearer secret"))
+        assert status == 400 and len(body) < 500
         for key, code in (("Bearer secret", 200), ("bearer secret", 200), ("Bearer secreT", 401), ("Bearer secret2", 401), ("Bearer", 401), ("secret", 401), ("", 401)):
             status, headers, _ = s.ask("GET", "/v1/models", headers={"Authorization": key})
             assert status == code and (code == 200 or headers["WWW-Authenticate"] == "Bearer"), key
@@ -515,6 +519,12 @@ def test_queue_and_connections():
         assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 1}
         status, headers, body = s.ask("POST", "/v1/completions", {"prompt": "a"})
         assert status == 429 and headers["Retry-After"] and json.loads(body)["error"]["type"] == "rate_limit_error"
+        long[2].close()  # one that waits leaves its place to another one
+        time.sleep(0.1)
+        assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 0}
+        long[2] = s.connect()
+        long[2].sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
+        time.sleep(0.1)
         more = [s.connect() for _ in range(3)]
         time.sleep(0.1)
         status, headers, _ = s.ask("GET", "/health")
