@@ -1135,31 +1135,56 @@ TEST(threads_draw_side_by_side)
     test_model_end(&t);
 }
 
-/*  A prompt of two chunks, and the same in other pieces. */
+/*  A prompt of two chunks, in pieces of more than 64 tokens in two ways, and token by token: the same bits where it is promised, the same numbers
+    everywhere. */
+static void check_long_prompt(const test_shape *shape, double tolerance)
+{
+    enum { LENGTH = 300, WAYS = 3 };
+    static const int pieces[WAYS][5] = {{300}, {170, 130}, {60, 60, 60, 60, 60}};
+    int32_t ids[LENGTH];
+    float logits[WAYS][128], again[128];
+    ignis_sequence s;
+    test_model t;
+    int i, k, at, far = 0;
+    test_model_begin(&t, shape, LENGTH, WAYS);
+    prompt_of(3, LENGTH, ids);
+    for (i = 0; i < WAYS; i++) {
+        s = ignis_sequence_begin(t.handle);
+        for (at = k = 0; at < LENGTH; at += pieces[i][k++])
+            CHECK_OK(ignis_sequence_feed(s, ids + at, pieces[i][k]));
+        CHECK_OK(ignis_sequence_logits(s, logits[i], shape->vocab));
+        CHECK_OK(ignis_sequence_free(s));
+    }
+    for (k = 0; k < shape->vocab; k++)
+        for (i = 1; i < WAYS; i++)
+            far += fabs((double)logits[i][k] - (double)logits[0][k]) > tolerance;
+    CHECK_INT(far, 0);
+    /* the last 43 tokens one by one, as in the first way: a piece's last token is computed with the next one */
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, 280));
+    CHECK_OK(ignis_sequence_feed(s, ids + 280, 20));
+    CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
+    CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_truncate(s, 150));
+    CHECK_OK(ignis_sequence_feed(s, ids + 150, 107));
+    CHECK_OK(ignis_sequence_feed(s, ids + 257, 43));
+    CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
+    CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_free(s));
+    if (shape->dtype == IGNIS_F32)
+        check_forward(&t, ids, LENGTH, logits[0], tolerance);
+    test_model_end(&t);
+}
+
 TEST(long_prompts)
 {
-    enum { LENGTH = 300 };
-    static const test_shape shape = {1, 2, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
-    int32_t ids[LENGTH];
-    float whole[128], parts[128];
-    ignis_sequence s[2];
-    test_model t;
-    int i;
+    static const test_shape gated = {2, 1, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
+    static const test_shape gpt2 = {1, 1, 1, 8, 16, 24, 120, true, true, false, IGNIS_F32};
+    static const test_shape half = {1, 1, 1, 8, 16, 16, 120, false, true, false, IGNIS_BF16};
     SETUP(NULL);
-    test_model_begin(&t, &shape, LENGTH, 2);
-    prompt_of(3, LENGTH, ids);
-    for (i = 0; i < 2; i++)
-        s[i] = ignis_sequence_begin(t.handle);
-    CHECK_OK(ignis_sequence_feed(s[0], ids, LENGTH));
-    CHECK_OK(ignis_sequence_feed(s[1], ids, 280));
-    CHECK_OK(ignis_sequence_feed(s[1], ids + 280, 1));
-    CHECK_OK(ignis_sequence_feed(s[1], ids + 281, LENGTH - 281));
-    CHECK_OK(ignis_sequence_logits(s[0], whole, small.vocab));
-    CHECK_OK(ignis_sequence_logits(s[1], parts, small.vocab));
-    CHECK(memcmp(whole, parts, sizeof *whole * (size_t)small.vocab) == 0);
-    for (i = 0; i < 2; i++)
-        CHECK_OK(ignis_sequence_free(s[i]));
-    test_model_end(&t);
+    check_long_prompt(&gated, 2e-5);
+    check_long_prompt(&gpt2, 2e-5);
+    check_long_prompt(&half, 8e-2);
 }
 
 /*  What is alive at shutdown is reported and freed. */
