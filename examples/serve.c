@@ -578,16 +578,15 @@ static void job_fail(job *j, int status)
     job_end(j, status, NULL, message);
 }
 
-/*  The ids of the prompt. How many there are, or -1. */
+/*  The ids of the prompt. How many there are, or -1. Control tokens that messages have in their text are text; a prompt is the client's own. */
 static int encode(job *j, int capacity)
 {
     ignis_chat_desc chat = {.add_generation_prompt = true};
-    ignis_encode_desc plain = {.plain = true}; /* what looks like a control token is text: clients may send the ids of tokens */
     j->ids = (int32_t *)resize(j->ids, sizeof *j->ids * (size_t)capacity);
     if (j->chat)
         return ignis_chat_encode(engine.tokenizer, j->messages, j->message_count, &chat, j->ids, capacity);
     if (j->prompt)
-        return ignis_tokenizer_encode(engine.tokenizer, j->prompt, (int64_t)j->prompt_size, &plain, j->ids, capacity);
+        return ignis_tokenizer_encode(engine.tokenizer, j->prompt, (int64_t)j->prompt_size, NULL, j->ids, capacity);
     memcpy(j->ids, j->prompt_ids, sizeof *j->ids * (size_t)j->prompt_count);
     return j->prompt_count;
 }
