@@ -54,9 +54,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-serve check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -149,7 +149,7 @@ RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg cus
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 cg = $(OUT)/cg $(OUT)/cg.png
-train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
+train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors --export $(OUT)/gpt
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
 ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
@@ -185,14 +185,14 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
+# disk. It ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_file $(OUT)/fuzz_map
-	$(OUT)/fuzz_bundle $(FUZZ)
-	$(OUT)/fuzz_file $(FUZZ)
-	$(OUT)/fuzz_map $(FUZZ)
+FUZZED := bundle chat file map text
+fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
+	$(foreach name,$(FUZZED),$(OUT)/fuzz_$(name) $(FUZZ) &&) $(OUT)/fuzz_model $$(($(FUZZ) / 10))
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -201,6 +201,14 @@ check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
 $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# GGUF files of the Python package gguf, each type of them to the bit, where that is installed.
+check-gguf: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
+
+$(OUT)/model_dump: tests/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -213,9 +221,26 @@ $(OUT)/text_ids: tests/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
+# Chat templates against the Python package jinja2, where that is installed: CHATS random ones.
+CHATS := 5000
+check-chat: $(OUT)/chat_render
+	$(PYTHON) tests/chat_compare.py $(OUT)/chat_render $(CHATS)
+
+$(OUT)/chat_render: tests/chat_render.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
+
+# The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a small one with random weights.
+# SOAK=1: for longer.
+check-serve: $(SIMULATOR) $(OUT)/serve
+	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
+	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    python3 tests/serve_test.py $(OUT)/serve_fake; \
+	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model
 
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
@@ -261,10 +286,10 @@ check-torch: $(SIMULATOR)
 #                 little about streams; `make test` runs them
 SERIAL := convert elementwise faults
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
-KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle)
+KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle model generate)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
-HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
+HOST_TESTS := $(addprefix %/test_,channel chat comm_model comm_ops text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
@@ -398,7 +423,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -408,4 +433,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

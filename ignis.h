@@ -30,7 +30,7 @@
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
 
     HOW TO USE
 
@@ -330,6 +330,38 @@
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
         at all; reading a damaged or malicious one is an error, and does no harm.
 
+    ON MODELS (>>text, >>chat, >>model, >>generate)
+
+        With #define IGNIS_MODELS above the #include, in every file that uses them, language models are opened as they are published: a folder
+        of Hugging Face (config.json, model.safetensors or its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3,
+        TinyLlama, SmolLM2), Qwen2 and Qwen3. What a description asks for and Ignis does not have, a sliding window say, is refused by name.
+
+            ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
+            ignis_model_info info;
+            ignis_model_inspect(&from, &info);             // no GPU is needed: info.weight_bytes, info.cache_bytes, ...
+            ignis_model model = ignis_model_open(&from);
+            ignis_tensor logits = ignis_model_forward(model, ids);
+
+        Weights are of one dtype on the device, desc.dtype. Those that a GGUF file has quantised become numbers of that dtype as they are read:
+        an 8B model of 5 GB takes 16 GB as bf16. To keep them quantised on the device is left for a later version.
+
+        A model is trained as any other: open it with desc.requires_grad, give ignis_model_weights to an optimizer, and go backward from a
+        loss of ignis_model_forward. ignis_model_save writes a folder, which transformers opens, too. ignis_model_tensor finds a weight by its
+        name. q, k and v are the rows of one weight, as are gate and up: for training a part alone its rows have to be copied back by hand.
+
+        A sequence is the tokens of one text, and their keys and values in the model's cache. ignis_generate shows text as it grows;
+        ignis_sequence_next gives one token, ignis_sequence_next_all one of each of many texts, for which the weights are read once. Tokens
+        are drawn on the device, and a step is a graph from its second time on.
+
+            ignis_sequence sequence = ignis_sequence_begin(model);
+            ignis_sequence_text(sequence, "Once upon a time", 16);     // ignis_sequence_chat for messages, ignis_sequence_feed for ids
+            ignis_sampling_desc how = {.temperature = 0.7, .top_p = 0.9, .seed = 1};
+            int32_t id = ignis_sequence_next(sequence, &how);
+
+        The same ids give the same logits, to the bit, whatever else a step computes; so the same seed gives the same text. The cache has
+        pages for desc.sequences of desc.context tokens; forks share theirs. When it is full a call fails with IGNIS_ERROR_MEMORY, changes
+        nothing, and can be made again after another sequence was freed or truncated.
+
     ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
@@ -352,7 +384,7 @@
         addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The
         device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory
         fails as it would there. What is read from the device is 0, so a program that goes where values lead it goes where zeros do; sources of
-        kernels are not looked at. There is one device; sharing and communicators are refused (UNSUPPORTED).
+        kernels are not looked at. There is one device; sharing, communicators and graphics APIs are refused (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
@@ -3136,9 +3168,10 @@ typedef struct ignis_decode_desc {
     bool control; /* true: control tokens are written out, too (left out) */
 } ignis_decode_desc;
 
-/*  ignis_tokenizer_open - open a tokenizer of Hugging Face
+/*  ignis_tokenizer_open - open a tokenizer of Hugging Face, or that of a GGUF file
     path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
     what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
+    Or a GGUF file, whose weights are not read.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
     post-processor, decoder or pattern that Ignis does not know; the message names it), MEMORY.
@@ -3221,14 +3254,46 @@ typedef struct ignis_message {
     const char *content; /* null: none */
 } ignis_message;
 
-/*  How a chat becomes a text. Zero for all: the tokenizer's template, no prompt for an answer, no variables. */
+/*  How a chat becomes a text. Zero for all: the tokenizer's template, no beginning of an answer, no variables. */
 typedef struct ignis_chat_desc {
     const char *chat_template;  /* null: the tokenizer's own */
-    bool add_generation_prompt; /* the text ends where the assistant's answer begins */
-    const char
-        *json;   /* null, or an object of variables: {"tools": [...], "enable_thinking": false, "messages": [...]}; see ignis_chat_render */
-    int64_t now; /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+    bool add_generation_prompt; /* true: the text ends where the assistant's answer begins */
+    const char *json;           /* an object of variables: {"tools": [...], "enable_thinking": false}; null: none */
+    int64_t now;                /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
 } ignis_chat_desc;
+
+/*  ignis_chat_render - the text that a chat becomes by a chat template
+    A template is a program in Jinja. It is run as Hugging Face's transformers runs it (trim_blocks, lstrip_blocks, break and continue, tojson,
+    raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
+    (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
+    variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
+    role and a content, such as "tool_calls". Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
+    set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
+    beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
+    after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
+    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may be null
+    when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
+    variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity);
+
+/*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
+    A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
+    template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
+    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text.
+    Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
+    ARGUMENT where there is no tokenizer.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity);
 
 /* >>model ------------------------------------------------------------------------------------------------------- */
 
@@ -3272,6 +3337,8 @@ typedef struct ignis_model_info {
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+    int32_t ends[16];             /* tokens that end a text, as the model's files name them */
+    int end_count;                /* of ends; 0: they name none */
 } ignis_model_info;
 
 /*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
@@ -3311,6 +3378,14 @@ IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *in
     Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_tokenizer - the tokenizer in a model's folder, or in its GGUF file
+    It is opened by the first call, so that who has ids only, in training say, neither needs one nor waits for it.
+    Returns: the tokenizer, or no handle.
+    Errors: FREED, and those of ignis_tokenizer_open: IO where the folder has none.
+    Ownership: the model's: do not free it.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
 
 /*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
     tensors may be null when capacity is 0.
@@ -3391,7 +3466,8 @@ typedef struct ignis_sequence_info {
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
-    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed. More than 64 at a time are multiplied by the
+    kernels of ignis_matmul, which are many times as fast, and round otherwise; there, too, a token has the same bits in any such piece.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
     message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -3400,8 +3476,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
 
 /*  ignis_sequence_next - draw a token behind the last one, and append it
-    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
-    the likeliest token.
+    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from which of
+    them were fed more than 64 at a time. sampling may be null: the likeliest token.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -3473,6 +3549,75 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
     Ownership: the handle is stale afterwards.
     Threads: any; a call that works with it ends first. */
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
+
+/*  Why a text has ended. */
+typedef enum ignis_ending {
+    IGNIS_ENDING_NONE = 0, /* it has not: there was a failure */
+    IGNIS_ENDING_TOKEN,    /* the model has drawn a token that ends texts */
+    IGNIS_ENDING_STOP,     /* one of desc.stops has come */
+    IGNIS_ENDING_LENGTH,   /* there are desc.max_tokens */
+    IGNIS_ENDING_CONTEXT,  /* the context is full */
+    IGNIS_ENDING_CALLER,   /* desc.text_fn has returned false */
+    IGNIS_ENDING_COUNT
+} ignis_ending;
+
+typedef struct ignis_generate_info {
+    ignis_ending ending;
+    int tokens;            /* that were drawn, with the one that ended the text */
+    int stop;              /* the number of the stop that has come; -1: none */
+    double seconds, first; /* that all of them, and the first one, have taken */
+} ignis_generate_info;
+
+typedef struct ignis_generate_desc {
+    ignis_sampling_desc sampling;
+    int max_tokens;      /* (as many as the context has room for) */
+    const int32_t *ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
+    int end_count;       /* of ends (0: those of the model) */
+    const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
+    int stop_count;
+    bool (*text_fn)(const char *text, size_t size,
+                    void *user_data); /* gets the text as it grows, in whole characters; false ends it (none) */
+    void *user_data;                  /* for text_fn */
+    ignis_generate_info *info;        /* is filled in, if it is not null */
+} ignis_generate_desc;
+
+/*  ignis_sequence_set - make a sequence consist of these tokens
+    What it has in common with them from the first one on stays, and is not computed again: the way to go on with a talk whose text is made anew
+    every turn.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_chat - make a sequence consist of a talk, up to where the model's answer begins
+    As ignis_sequence_set of what ignis_chat_encode makes of the messages by the model's own template, with add_generation_prompt. Text of messages
+    never becomes a control token.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_chat_encode.
+    Ownership: messages may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count);
+
+/*  ignis_sequence_text - append a text
+    As ignis_sequence_feed of what the model's tokenizer makes of it. What the files put in front of texts (bos) comes if the sequence has no token
+    yet. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are control tokens.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_tokenizer_encode.
+    Ownership: text may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size);
+
+/*  ignis_generate - draw tokens until the text ends, and show it as it grows
+    A stop may lie across tokens: what could still become one is held back, and never shown if it does. A token that ends the text, and those that
+    make a stop, stay in the sequence. desc may be null.
+    Returns: IGNIS_OK when the text has ended, for whatever reason: desc->info has it; else the reason of the failure, and the tokens so far stay.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0, a stop that is null or empty, max_tokens below 0); those of
+    ignis_model_tokenizer where there is a text_fn or a stop.
+    Ownership: text is valid inside text_fn alone.
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the model's device, and waits for
+    it. */
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
 
 #endif /* IGNIS_MODELS */
 
@@ -3806,6 +3951,16 @@ static inline int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const in
                                              char *out, int64_t capacity)
 {
     return ignis_tokenizer_decode(tokenizer, ids, count, &desc, out, capacity);
+}
+static inline int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                        char *out, int64_t capacity)
+{
+    return ignis_chat_render(tokenizer, messages, count, &desc, out, capacity);
+}
+static inline int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc &desc,
+                                    int32_t *ids, int capacity)
+{
+    return ignis_chat_encode(tokenizer, messages, count, &desc, ids, capacity);
 }
 #endif
 #endif
@@ -13548,6 +13703,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
     X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
     X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")        \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")      \
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
     X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
     X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
@@ -13795,6 +13952,12 @@ static const struct {
     IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#ifdef IGNIS_MODELS
+    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
+    IGNIS__PART(GEMV_1, GEMV_8),
+    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
+    IGNIS__PART(PAGED_1, PAGED_COMBINE),
+#endif
 #undef IGNIS__PART
 };
 
@@ -14681,6 +14844,145 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 }
 
 #ifndef IGNIS_NO_TENSORS
+
+/* ===============================================================================================================
+   >>random - where random numbers begin, and what tensors keep for a thread.
+   =============================================================================================================== */
+
+/*  What the tensor sections keep of a thread. */
+typedef struct ignis__tensor_thread {
+    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
+    int scope_count, scope_capacity;
+    int no_grad;
+    uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
+    struct ignis__tape *tape;
+    struct ignis__walk *walk;       /* the innermost backward; null: none */
+    uint64_t walk_serial;           /* its serial, or 0 */
+    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                /* the function has tried to */
+    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
+} ignis__tensor_thread;
+
+IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
+#ifdef _WIN32
+#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
+#endif
+
+IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
+{
+    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
+    if (thread->setup != ignis__global.setups) {
+        thread->setup = ignis__global.setups;
+        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
+        thread->tape = NULL;
+        thread->walk = NULL;
+        thread->walk_serial = 0;
+        thread->scope_floor = thread->no_grad_floor = 0;
+        thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
+    }
+    return thread;
+}
+
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
+    thread->random_used += ((uint64_t)numel + 3) / 4;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
+}
 
 /* ===============================================================================================================
    >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
@@ -16334,16 +16636,6 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
-/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
-    CUDA graph the counter of launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
-} ignis__random;
-
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random);
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
-
 /*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
     the one that comes in. */
 typedef struct ignis__map_run {
@@ -17045,7 +17337,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
 }
 
 /* ===============================================================================================================
-   >>tensor - tensors, scopes, random numbers.
+   >>tensor - tensors, scopes.
    =============================================================================================================== */
 
 /*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
@@ -17078,47 +17370,7 @@ typedef struct ignis__tensor {
 
 static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
-/*  What the tensor sections keep of a thread. */
-typedef struct ignis__tensor_thread {
-    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
-    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
-    int scope_count, scope_capacity;
-    int no_grad;
-    uint64_t seed, random_used; /* blocks of four random numbers given out */
-    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
-    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
-    struct ignis__tape *tape;
-    struct ignis__walk *walk;       /* the innermost backward; null: none */
-    uint64_t walk_serial;           /* its serial, or 0 */
-    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                /* the function has tried to */
-    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
-} ignis__tensor_thread;
-
-IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
-#ifdef _WIN32
-#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
-#endif
 static uint64_t ignis__scope_serials;
-
-IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
-{
-    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
-    if (thread->setup != ignis__global.setups) {
-        thread->setup = ignis__global.setups;
-        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = thread->random_launches = 0;
-        thread->random_again = false;
-        thread->tape = NULL;
-        thread->walk = NULL;
-        thread->walk_serial = 0;
-        thread->scope_floor = thread->no_grad_floor = 0;
-        thread->unbalanced = thread->saw_trainable = false;
-        thread->watch = NULL;
-    }
-    return thread;
-}
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
@@ -17512,93 +17764,6 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->seed = seed;
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
-}
-
-static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
-
-/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
-IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
-{
-    unsigned one[3] = {1, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
-    ignis__address address;
-    ignis__array *array;
-    ignis_array_desc desc;
-    ignis_array made;
-    bool ok;
-    if (!function)
-        return false;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = 1;
-    desc.dtype = IGNIS_I64;
-    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
-    desc.tag = "launches";
-    made = ignis__array_create(work->call, &desc);
-    if (!made.id)
-        return false;
-    (void)ignis__capture_pause();
-    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
-    ok = ignis__capture_resume(work->call, capture) && ok;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    params[0] = &address;
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
-    if (ok) {
-        ignis__array_claim(array);
-        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
-        if (ok)
-            capture->launches = array;
-        else
-            ignis__array_unclaim(work->call, array);
-    } else {
-        ignis__array_discard(work->call, &made);
-    }
-    ignis__array_drop(work->call, array);
-    return ok;
-}
-
-/*  The counter of launches for random numbers of the calling thread now, or no handle. */
-static ignis_array ignis__random_launches(void)
-{
-    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    const ignis__capture *capture = ignis__capturing();
-    ignis_array launches = IGNIS__ZERO;
-    if (thread->random_again)
-        launches.id = thread->random_launches;
-    else if (capture && capture->launches)
-        launches.id = capture->launches->slot.handle;
-    return launches;
-}
-
-/*  The numbers for so many elements of a tensor on the device of the work. */
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__capture *capture = ignis__capture_on(work->device);
-    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
-        return false;
-    random->seed = thread->seed;
-    random->first = thread->random_used;
-    random->launches.id = 0;
-    if (capture || thread->random_again)
-        random->launches = ignis__random_launches();
-    thread->random_used += ((uint64_t)numel + 3) / 4;
-    return true;
-}
-
-/*  The address of a counter of launches for a kernel; 0 for no handle. */
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
-{
-    ignis__array *array;
-    bool ok;
-    *step = 0;
-    if (!launches.id)
-        return true;
-    array = ignis__array_hold(work->call, launches);
-    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
-    if (array)
-        ignis__array_drop(work->call, array);
-    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -19814,6 +19979,7 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
+    bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
@@ -20432,10 +20598,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
                      : (hopper || mma) != tensor_cores) ||
-            (hopper && (!wgmma || !(packed || may_pack))))
+            (hopper && (!wgmma || !(packed || may_pack))) || (op->steady && (is_tiny || best || tile->columns > 128)))
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -30957,12 +31123,12 @@ static const uint16_t ignis__char_pairs[] = {
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
 
-typedef enum ignis__split { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__split;
+typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
 
 /*  The patterns that are known, letter by letter. */
 static const struct {
     const char *pattern;
-    ignis__split split;
+    ignis__splitter split;
 } ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -31039,7 +31205,7 @@ typedef struct ignis__tokenizer {
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
-    ignis__split split;
+    ignis__splitter split;
     int digits; /* 1: single ones are pieces; 2: runs of them */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
     bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
@@ -31450,7 +31616,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__split split, const char *text, size_t size, size_t at)
+static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;
@@ -31551,10 +31717,20 @@ typedef struct ignis__queued {
     int32_t id;
 } ignis__queued;
 
+/*  A part of a text in which control tokens are text like any other. */
+typedef struct ignis__plain_span {
+    size_t begin, end;
+} ignis__plain_span;
+
 /*  What a call that encodes has. */
 typedef struct ignis__encoder {
     ignis__tokenizer *tokenizer;
-    bool plain, failed; /* there was no memory */
+    bool plain, failed;             /* all of the text is plain; there was no memory */
+    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    int64_t span_count;
+    size_t part;     /* where what is being encoded begins in the raw text */
+    bool part_plain; /* one of them is in it */
+    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -31735,9 +31911,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
 
-static void ignis__bit_set(uint64_t *bits, int32_t at)
+static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
     uint64_t old = ignis__atomic_load(&bits[at / 64]), bit = (uint64_t)1 << (at % 64);
     while (!(old & bit) && !ignis__atomic_swap_if(&bits[at / 64], &old, old | bit))
@@ -31750,7 +31926,7 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
     int64_t before = encoder->count;
     void *items = encoder->symbols;
-    if (id >= 0 && (tokenizer->ignore_merges || ignis__bit(tokenizer->whole, id))) {
+    if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
     }
@@ -31765,10 +31941,10 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)
             ignis__encoder_put(encoder, encoder->symbols[i].id);
-    if (id >= 0 && !ignis__bit(tokenizer->known, id)) {
+    if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__bit_set(tokenizer->whole, id); /* it need not be joined again */
-        ignis__bit_set(tokenizer->known, id);
+            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+        ignis__token_bit_set(tokenizer->known, id);
     }
     return true;
 }
@@ -31800,8 +31976,7 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
 {
     size_t begin = 0, at = 0;
     int length, next_length;
-    bool digit, next = size > 0 && ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT;
-    (void)ignis__char_at(text, size, 0, &next_length);
+    bool digit, next = (ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT) != 0;
     while (at < size) {
         digit = next;
         length = next_length;
@@ -31933,6 +32108,31 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
     return true;
 }
 
+/*  Whether a part of the raw text has something in common with one that is plain. */
+static bool ignis__encoder_plain(const ignis__encoder *encoder, size_t begin, size_t end)
+{
+    int64_t low = 0, high = encoder->span_count;
+    while (low < high) { /* the first that ends behind the beginning */
+        int64_t middle = (low + high) / 2;
+        if (encoder->spans[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return encoder->plain || (low < encoder->span_count && encoder->spans[low].begin < end);
+}
+
+/*  Whether a control token that was found is text like any other. */
+static bool ignis__encoder_hides(ignis__encoder *encoder, int level, size_t begin, size_t end)
+{
+    if (level == 0 || encoder->tokenizer->normal_count == 0) {
+        size_t part = level == 0 ? 0 : encoder->part;
+        return ignis__encoder_plain(encoder, part + begin, part + end);
+    }
+    encoder->unclear = encoder->unclear || (encoder->part_plain && !encoder->plain);
+    return encoder->part_plain;
+}
+
 /*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
@@ -31945,10 +32145,15 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             if (set->first[(unsigned char)text[at]])
                 found = ignis__added_at(set, text, size, at);
         begin = end = at;
+        while (found && found->special && ignis__encoder_hides(encoder, level, at, at + found->size))
+            found = ignis__added_at(set, text, at + found->size - 1, at);
+        if (!found && at < size) {
+            at++; /* another may begin inside of it */
+            continue;
+        }
         if (found) {
             at = end += found->size;
-            if ((encoder->plain && found->special) ||
-                (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false))))
+            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -31964,9 +32169,17 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (begin > done) {
             const char *part = text + done;
             size_t part_size = begin - done;
-            if (level == 1 ? !ignis__encode_words(encoder, part, part_size)
-                           : !ignis__encode_normal(encoder, &part, &part_size) ||
-                                 (encoder->front = done == 0 ? part : NULL, !ignis__encode_level(encoder, 1, part, part_size))) {
+            bool ok;
+            if (level == 1) {
+                ok = ignis__encode_words(encoder, part, part_size);
+            } else {
+                encoder->part = done;
+                encoder->part_plain = ignis__encoder_plain(encoder, done, begin);
+                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->front = done == 0 ? part : NULL;
+                ok = ok && ignis__encode_level(encoder, 1, part, part_size);
+            }
+            if (!ok) {
                 encoder->failed = true;
                 return false;
             }
@@ -31978,6 +32191,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     }
 }
 
+/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
 static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -32035,6 +32249,7 @@ typedef struct ignis__token_entry {
     bool odd;   /* its text does not stand for bytes */
     bool apart; /* text never becomes it */
     float score;
+    int type; /* in a GGUF file */
 } ignis__token_entry;
 
 typedef struct ignis__merge_entry {
@@ -32076,6 +32291,33 @@ typedef struct ignis__text_load {
     ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
     char fault[400];
 } ignis__text_load;
+
+static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+{
+    memset(load, 0, sizeof *load);
+    load->call = call;
+    load->tokenizer = tokenizer;
+    load->entries.size = sizeof(ignis__token_entry);
+    load->merges.size = sizeof(ignis__merge_entry);
+    load->added.size = sizeof(ignis__added);
+    tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+}
+
+static void ignis__text_load_end(ignis__text_load *load)
+{
+    ignis__free(load->entries.items);
+    ignis__free(load->merges.items);
+    ignis__free(load->added.items);
+}
+
+/*  The text that load->json is to read. */
+static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+{
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + size : NULL;
+}
 
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
@@ -32331,6 +32573,19 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
     }
 }
 
+/*  "a b" is the merge of a and b; false: it is none. */
+static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+{
+    const char *space = (const char *)memchr(both, ' ', size);
+    if (!space)
+        return false;
+    merge->left = both;
+    merge->left_size = (size_t)(space - both);
+    merge->right = space + 1;
+    merge->right_size = size - merge->left_size - 1;
+    return !memchr(merge->right, ' ', merge->right_size);
+}
+
 /*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
 IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
 {
@@ -32350,12 +32605,8 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
             ignis__json_expect(json, ']');
         } else {
             size_t size;
-            const char *both = ignis__json_string(json, &size), *space = (const char *)memchr(both, ' ', size);
-            merge->left = both;
-            merge->left_size = space ? (size_t)(space - both) : 0;
-            merge->right = space ? space + 1 : both;
-            merge->right_size = space ? size - merge->left_size - 1 : 0;
-            if (!json->fault[0] && (!space || memchr(merge->right, ' ', merge->right_size)))
+            const char *both = ignis__json_string(json, &size);
+            if (!json->fault[0] && !ignis__merge_split(merge, both, size))
                 ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
         }
         merge->rank = (uint32_t)(load->merges.count - 1);
@@ -32893,8 +33144,12 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         if (at == load->special_count)
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
-        for (k = 0; k < load->special_id_count[at]; k++)
+        for (k = 0; k < load->special_id_count[at]; k++) {
+            if (load->special_ids[at][k] >= tokenizer->info.tokens)
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
+        }
     }
     tokenizer->info.bos = tokenizer->front_count ? tokenizer->front[0] : -1;
     return true;
@@ -33059,10 +33314,7 @@ IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *pa
     text = (char *)ignis__file_read(path, size);
     if (!text)
         ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
-    memset(&load->json, 0, sizeof load->json);
-    load->json.what = "the file";
-    load->json.start = load->json.at = text;
-    load->json.end = text ? text + *size : NULL;
+    ignis__text_load_json(load, text, *size);
     return text;
 }
 
@@ -33091,6 +33343,254 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     return ok;
 }
 
+/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+
+enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
+
+/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+static const struct {
+    const char *name;
+    ignis__splitter split;
+    bool digits, nfc, ignore_merges, adds_bos;
+} ignis__gguf_splits[] = {
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+};
+
+typedef struct ignis__scored {
+    float score;
+    int32_t id;
+} ignis__scored;
+
+static int ignis__scored_order(const void *a, const void *b)
+{
+    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    if (one->score != other->score)
+        return one->score > other->score ? -1 : 1;
+    return one->id < other->id ? -1 : one->id > other->id;
+}
+
+/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+{
+    const ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    int64_t count = 0, i;
+    uint32_t rank = 0;
+    bool ok = scored != NULL;
+    for (i = 0; ok && i < load->entries.count; i++) {
+        scored[count].score = entries[i].score;
+        scored[count].id = (int32_t)entries[i].id;
+        count += !entries[i].apart;
+    }
+    if (ok && count > 1)
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+    for (i = 0; ok && i < count; i++) {
+        const char *text = tokenizer->bytes + tokenizer->begin[scored[i].id];
+        size_t size = tokenizer->begin[scored[i].id + 1] - tokenizer->begin[scored[i].id], at;
+        rank += i > 0 && scored[i].score != scored[i - 1].score;
+        for (at = 1; ok && at < size; at++) {
+            int32_t left, right;
+            ignis__merge_entry *merge;
+            if ((text[at] & 0xC0) == 0x80 || (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
+                (right = ignis__token_find(tokenizer, text + at, size - at, false)) < 0)
+                continue;
+            merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+            ok = merge != NULL;
+            if (!ok)
+                break;
+            merge->rank = rank;
+            merge->ids[0] = left;
+            merge->ids[1] = right;
+            merge->ids[2] = scored[i].id;
+        }
+    }
+    ignis__free(scored);
+    return ok || ignis__text_no_memory(load);
+}
+
+/*  The tokens of a file, their types and scores. */
+IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+{
+    ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
+    ignis__gguf_found got[4];
+    int64_t count, i;
+    size_t size;
+    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    for (i = 0; i < 4; i++)
+        if (got[i] == IGNIS__GGUF_BAD)
+            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    count = texts.left;
+    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                 !count   ? "tokens"
+                                 : scores ? "scores"
+                                          : "merges");
+    if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
+                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
+                                 (long long)IGNIS__TOKEN_LIMIT);
+    for (i = 0; i < count; i++) {
+        ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
+        int64_t type = got[1] ? ignis__gguf_next_int(&types) : IGNIS__TYPE_NORMAL;
+        ignis__added *added;
+        if (!entry)
+            return ignis__text_no_memory(load);
+        entry->text = ignis__gguf_next_text(&texts, &size);
+        entry->size = size;
+        entry->id = i;
+        entry->type = (int)type;
+        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
+        if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
+        if (type != IGNIS__TYPE_CONTROL && type != IGNIS__TYPE_USER)
+            continue;
+        added = (ignis__added *)ignis__list_add(&load->added);
+        if (!added)
+            return ignis__text_no_memory(load);
+        added->text = entry->text;
+        added->size = size;
+        added->id = (int32_t)i;
+        added->order = (int)load->added.count;
+        added->special = type == IGNIS__TYPE_CONTROL;
+    }
+    while (merges.left > 0) {
+        ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
+        const char *both = ignis__gguf_next_text(&merges, &size);
+        if (!merge)
+            return ignis__text_no_memory(load);
+        merge->rank = (uint32_t)(load->merges.count - 1);
+        if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+                                     (long long)(load->merges.count - 1));
+    }
+    return true;
+}
+
+/*  Ids and switches of a file. */
+IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+{
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
+                                        "tokenizer.ggml.unknown_token_id"};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int *ids[4], i;
+    bool add[2], ok = true;
+    const char *text = NULL;
+    size_t size = 0;
+    ids[0] = &tokenizer->info.bos;
+    ids[1] = &tokenizer->info.eos;
+    ids[2] = &tokenizer->info.padding;
+    ids[3] = &tokenizer->info.unknown;
+    add[0] = adds_bos;
+    add[1] = false;
+    for (i = 0; ok && i < 4; i++) {
+        int64_t id = -1;
+        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
+            if (id != UINT32_MAX) /* none, to some writers */
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
+                                         tokenizer->info.tokens);
+        } else if (got == IGNIS__GGUF_FOUND) {
+            *ids[i] = (int)id;
+        }
+        ok = got != IGNIS__GGUF_BAD;
+    }
+    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    if (!ok)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
+    if (!tokenizer->front || !tokenizer->back)
+        return ignis__text_no_memory(load);
+    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    for (i = 0; i < 2; i++) {
+        const char *kept = NULL;
+        if (*ids[i] < 0)
+            continue;
+        kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
+                                          tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
+        if (!kept)
+            return ignis__text_no_memory(load);
+        *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
+    }
+    if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+    if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
+        return ignis__text_no_memory(load);
+    return true;
+}
+
+/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries;
+    const char *model = NULL, *name = NULL;
+    size_t size;
+    int64_t i;
+    int at = IGNIS__COUNT(ignis__gguf_splits);
+    bool pieces, prefix = true;
+    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (!model)
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+    pieces = strcmp(model, "llama") == 0;
+    if (!pieces && strcmp(model, "gpt2") != 0)
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                 ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
+        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+            break;
+    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.pre %s is not supported; gpt-2, llama-bpe, qwen2 and smollm are",
+                                 ignis__name_write(name ? name : "").text);
+    tokenizer->byte_level = !pieces;
+    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
+    if (pieces) {
+        if (prefix) {
+            tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
+            tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        }
+        tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
+        tokenizer->normals[tokenizer->normal_count].from = " ";
+        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+        tokenizer->strip = prefix;
+    } else {
+        tokenizer->split = ignis__gguf_splits[at].split;
+        tokenizer->digits = ignis__gguf_splits[at].digits;
+        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+    }
+    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        return false;
+    entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    for (i = 0; i < load->entries.count; i++) {
+        unsigned byte;
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+            tokenizer->fallback[byte] = (int32_t)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN)
+            tokenizer->info.unknown = (int)i;
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
+            tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
+    }
+    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+}
+
 /*  Says what family a tokenizer is of, and fills in the rest of its facts. */
 static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
@@ -33105,6 +33605,17 @@ static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
     info->has_template = tokenizer->chat_template != NULL;
 }
 
+static bool ignis__text_is_gguf(const char *path)
+{
+    char first[4];
+    int64_t size;
+    int file = ignis__file_open(path, &size);
+    bool is = file >= 0 && ignis__file_read_at(file, 0, first, 4) == 4 && memcmp(first, "GGUF", 4) == 0;
+    if (file >= 0)
+        ignis__file_close(file);
+    return is;
+}
+
 /*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
 IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
 {
@@ -33112,8 +33623,18 @@ IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *giv
     size_t size;
     char *text;
     bool folder = !ignis__file_info(given, &length, &time);
+    ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
+    if (!folder && ignis__text_is_gguf(path)) {
+        if (!ignis__gguf_open(load->call, path, &gguf)) {
+            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return;
+        }
+        (void)ignis__text_gguf_take(load, &gguf);
+        ignis__gguf_close(&gguf);
+        return;
+    }
     text = ignis__text_file(load, path, true, &size);
     if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
         (void)ignis__text_beside_take(load, given, path, path_size);
@@ -33142,12 +33663,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     }
     tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
     if (tokenizer) {
-        tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
-        load.call = call;
-        load.tokenizer = tokenizer;
-        load.entries.size = sizeof(ignis__token_entry);
-        load.merges.size = sizeof(ignis__merge_entry);
-        load.added.size = sizeof(ignis__added);
+        ignis__text_load_begin(&load, call, tokenizer);
         ignis__text_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_facts(tokenizer);
@@ -33157,9 +33673,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
                 ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
             ignis__tokenizer_destroy(tokenizer);
         }
-        ignis__free(load.entries.items);
-        ignis__free(load.merges.items);
-        ignis__free(load.added.items);
+        ignis__text_load_end(&load);
     }
     ignis__free(file);
     return handle;
@@ -33190,36 +33704,48 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
 
+/*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
+static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                   const ignis_encode_desc *desc, const ignis__plain_span *spans, int64_t span_count, int32_t *ids,
+                                   int capacity)
+{
+    ignis__encoder encoder = IGNIS__ZERO;
+    int count = -1;
+    encoder.tokenizer = tokenizer;
+    encoder.plain = desc && desc->plain;
+    encoder.spans = spans;
+    encoder.span_count = span_count;
+    encoder.ids = ids;
+    encoder.capacity = capacity;
+    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos))
+        ignis__fail_host_memory(call, size);
+    else if (encoder.unclear)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message has written them");
+    else if (encoder.count > INT32_MAX)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+    else
+        count = (int)encoder.count;
+    ignis__encoder_close(&encoder);
+    return count;
+}
+
 IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
                                      int capacity)
 {
     static const char call[] = "ignis_tokenizer_encode";
-    ignis__encoder encoder = IGNIS__ZERO;
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
     int count = -1;
     if (!held)
         return -1;
-    if ((!text && size != 0) || (!ids && capacity > 0)) {
+    if ((!text && size != 0) || (!ids && capacity > 0))
         ignis__fail_null(call, !text && size != 0 ? "text" : "ids");
-    } else if (size < 0 || size > IGNIS__TEXT_LIMIT || capacity < 0) {
-        if (capacity < 0)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-        else
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
-                        (long long)IGNIS__TEXT_LIMIT);
-    } else {
-        encoder.tokenizer = held;
-        encoder.plain = desc && desc->plain;
-        encoder.ids = ids;
-        encoder.capacity = capacity;
-        if (!ignis__encode(&encoder, text ? text : "", (size_t)size, desc && desc->no_bos))
-            ignis__fail_host_memory(call, (size_t)size);
-        else if (encoder.count > INT32_MAX)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
-        else
-            count = (int)encoder.count;
-        ignis__encoder_close(&encoder);
-    }
+    else if (capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    else if (size < 0 || size > IGNIS__TEXT_LIMIT)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size, (long long)IGNIS__TEXT_LIMIT);
+    else
+        count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
     ignis__tokenizer_drop(held);
     return count;
 }
@@ -33418,11 +33944,13 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
     marks; where it is not clear which byte is whose, the result is marked. */
 
+#ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS 20000000   /* nodes walked, and items or 64 bytes looked at */
-#define IGNIS__CHAT_DEPTH 250        /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80       /* nodes inside nodes of the template's text */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
-#define IGNIS__CHAT_RANGE 100000     /* as jinja2's sandbox */
+#endif
+#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
@@ -33975,6 +34503,7 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
     switch (v.kind) {
     case IGNIS__CHAT_UNDEFINED: break;
     case IGNIS__CHAT_STRING:
+        v.of = 0;
         for (i = 0; i < v.number && !c->fault; i += (int64_t)ignis__chat_character(v.u.text + i)) {
             ignis__chat_work(c, 1);
             ignis__chat_add(c, out, ignis__chat_part(v, (size_t)i, (size_t)i + ignis__chat_character(v.u.text + i)));
@@ -34268,6 +34797,12 @@ static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ign
     ignis__chat_write_words(c, out, "\"", marked);
 }
 
+/*  What stands between the items of a value: marked as the value is. */
+static void ignis__chat_json_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
+{
+    ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
+}
+
 static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *how, int depth, bool mark)
 {
     int i;
@@ -34275,7 +34810,7 @@ static void ignis__chat_json_line(ignis__chat *c, ignis__chat_writer *out, const
         return;
     ignis__chat_write_words(c, out, "\n", mark);
     for (i = 0; i < depth; i++)
-        ignis__chat_write_string(c, out, how->indent);
+        ignis__chat_json_sign(c, out, how->indent, mark);
 }
 
 /*  A value as json.dumps writes it. */
@@ -34331,11 +34866,11 @@ static void ignis__chat_write_json(ignis__chat *c, ignis__chat_writer *out, igni
     ignis__chat_write_words(c, out, dict ? "{" : "[", v.mark);
     for (i = 0; i < items.count && !c->fault; i++) {
         if (i && (!dict || i % 2 == 0))
-            ignis__chat_write_string(c, out, how->separators[0]);
+            ignis__chat_json_sign(c, out, how->separators[0], v.mark);
         if (!dict || i % 2 == 0)
             ignis__chat_json_line(c, out, how, depth + 1, v.mark);
         else
-            ignis__chat_write_string(c, out, how->separators[1]);
+            ignis__chat_json_sign(c, out, how->separators[1], v.mark);
         quoted = dict && i % 2 == 0 && items.item[i].kind != IGNIS__CHAT_STRING; /* keys are strings */
         if (quoted && !ignis__chat_is_number(items.item[i]) && items.item[i].kind != IGNIS__CHAT_NONE)
             ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", items.item[i]);
@@ -35443,7 +35978,9 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
             if (step > 0 ? step >= to - i : step <= to - i)
                 break;
         }
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = object.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)object.kind);
     out.mark = object.mark;
@@ -35456,20 +35993,33 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     return out;
 }
 
+/*  Adds a text, with characters of HTML escaped. */
+static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+{
+    static const char plain[] = "&<>'\"";
+    static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t at, from = 0, size = (size_t)string.number;
+    for (at = 0; at < size && !c->fault; at++) {
+        const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
+        if (!known)
+            continue;
+        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(c, out, escaped[known - plain], string.marks && string.marks[at]);
+        from = at + 1;
+    }
+    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
+}
+
 /*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
 static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out;
-    ignis__chat_value other = a.of ? b : a, joined;
-    int64_t i;
-    for (i = 0; a.of != b.of && i < other.number; i++)
-        if (strchr("&<>'\"", other.u.text[i]) && other.u.text[i])
-            return ignis__chat_lacks(c, "+ of a text behind |safe and one with characters of HTML");
+    ignis__chat_value joined;
     memset(&out, 0, sizeof out);
-    ignis__chat_write_string(c, &out, a);
-    ignis__chat_write_string(c, &out, b);
+    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
+    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
     joined = ignis__chat_written(&out);
-    joined.of = a.of | b.of;
+    joined.of = a.of || b.of;
     return joined;
 }
 
@@ -35523,7 +36073,9 @@ static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a,
     if (a.kind == IGNIS__CHAT_STRING) {
         for (; times > 0 && a.number > 0 && ignis__chat_work(c, 1); times--)
             ignis__chat_write_string(c, &writer, a);
-        return ignis__chat_written(&writer);
+        out = ignis__chat_written(&writer);
+        out.of = a.of;
+        return out;
     }
     out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
     out.mark = a.mark;
@@ -36126,6 +36678,7 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
              (how == 4 && !letter);
     }
     s.u.text = text;
+    s.of = how == 3 ? 0 : s.of;
     return s;
 }
 
@@ -36275,6 +36828,8 @@ static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call
     const char *found;
     if (filter)
         old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+    else if (s.of)
+        return ignis__chat_lacks(c, "the method replace of a text behind |safe");
     if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
         return s;
     memset(&out, 0, sizeof out);
@@ -36374,6 +36929,8 @@ static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *c
     ignis__chat_writer out;
     int64_t i;
     memset(&out, 0, sizeof out);
+    if (method && between.of)
+        return ignis__chat_lacks(c, "the method join of a text behind |safe");
     if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
         return between;
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
@@ -36605,7 +37162,9 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
             ignis__chat_write_string(c, &text, by);
         ignis__chat_write_string(c, &text, lines.u.items->item[i]);
     }
-    return ignis__chat_written(&text);
+    by = ignis__chat_written(&text);
+    by.of = call->self.of;
+    return by;
 }
 
 /*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
@@ -37154,6 +37713,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
     size_t size = strlen(text);
     bool first = true;
     memset(&json, 0, sizeof json);
+    json.what = "desc.json";
     json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
     if (c->fault)
         return;
@@ -37172,7 +37732,7 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
             ignis__json_fail(&json, "something follows the object");
     }
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "desc.json: %s", json.fault);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
 }
 
 /*  The template's text, its lines ended by \n, without the end of the last one. */
@@ -37196,7 +37756,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__chat_close(ignis__chat *c)
+static void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -37222,11 +37782,30 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %lld, column %lld of the template)", c->message, lack, line, column);
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. `tokens` are names and texts of the tokenizer's,
-    ended by a null name. */
-IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages,
-                                                   int count, const ignis_chat_desc *desc, const char *const *tokens,
-                                                   ignis__chat_writer *out)
+/*  The texts of the tokenizer's tokens that templates know. */
+static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+{
+    static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    int32_t ids[4];
+    int i;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    for (i = 0; i < 4 && !c->fault; i++) {
+        ignis__bytes bytes = IGNIS__ZERO;
+        ignis__chat_writer text;
+        memset(&text, 0, sizeof text);
+        if (ids[i] < 0)
+            continue;
+        if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__free(bytes.data);
+    }
+}
+
+/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
+                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -37255,9 +37834,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
-        for (; *tokens; tokens += 2)
-            if (tokens[1])
-                ignis__chat_put(c, names, ignis__chat_words(tokens[0]), ignis__chat_words(tokens[1]));
+        if (tokenizer)
+            ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
             ignis__chat_variables(c, desc->json, names);
     }
@@ -37266,6 +37844,101 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
     if (c->fault)
         ignis__chat_report(c, call);
     return !c->fault;
+}
+
+/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
+                              ignis__chat_writer *out)
+{
+    ignis_chat_desc defaults;
+    const char *text;
+    int i;
+    bool ok = false;
+    *held = NULL;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    text = desc->chat_template;
+    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+        return false;
+    text = text ? text : (*held)->chat_template;
+    for (i = 0; messages && i < count && messages[i].role; i++)
+        continue;
+    if (!text)
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+    else if (no_out && capacity > 0)
+        ignis__fail_null(call, "the result");
+    else if (count < 0 || capacity < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %lld, below 0", count < 0 ? "count" : "capacity",
+                    count < 0 ? (long long)count : (long long)capacity);
+    else if (count > 0 && !messages)
+        ignis__fail_null(call, "messages");
+    else if (i < count)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
+    else
+        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+    if (!ok && *held)
+        ignis__tokenizer_drop(*held);
+    return ok;
+}
+
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                    char *out, int64_t capacity)
+{
+    static const char call[] = "ignis_chat_render";
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+        return -1;
+    if (text.size && capacity > 0)
+        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return (int64_t)text.size;
+}
+
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                int32_t *ids, int capacity)
+{
+    static const char call[] = "ignis_chat_encode";
+    static const ignis_encode_desc no_bos = {true, false};
+    ignis__tokenizer *held;
+    ignis__chat chat;
+    ignis__chat_writer text;
+    ignis__plain_span *spans = NULL;
+    int64_t count_spans = 0;
+    size_t at, begin, round;
+    int result = -1;
+    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+        return -1;
+    for (round = 0; round < 2; round++) { /* the first counts */
+        for (count_spans = 0, at = 0; at < text.size;) {
+            for (begin = at; at < text.size && text.marks[at] == text.marks[begin]; at++)
+                continue;
+            if (!text.marks[begin])
+                continue;
+            if (spans) {
+                spans[count_spans].begin = begin;
+                spans[count_spans].end = at;
+            }
+            count_spans++;
+        }
+        if (!spans)
+            spans = (ignis__plain_span *)ignis__alloc(sizeof *spans * (size_t)(count_spans + 1));
+    }
+    if (!held)
+        ignis__fail_null(call, "tokenizer");
+    else if (!spans)
+        ignis__fail_host_memory(call, sizeof *spans * (size_t)(count_spans + 1));
+    else
+        result = ignis__tokenizer_encode(call, held, text.text ? text.text : "", text.size, &no_bos, spans, count_spans, ids, capacity);
+    ignis__free(spans);
+    ignis__chat_close(&chat);
+    if (held)
+        ignis__tokenizer_drop(held);
+    return result;
 }
 
 /* ===============================================================================================================
@@ -37277,7 +37950,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__chat_render(ignis__chat *c, const char *c
     pieces. The table also serves who asks for a weight by name, and who writes the model back. */
 
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
-#define IGNIS__MODEL_STOPS 16
+#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
 
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
@@ -37319,7 +37992,9 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
-    void *engine; /* what sequences share; null: there was none yet */
+    char *path;                /* as ignis_model_open was given it */
+    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
+    void *engine;              /* what sequences share; null: there was none yet */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
@@ -38822,6 +39497,16 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
 
 /* --- a model's life -------------------------------------------------------------------------------------------------------------- */
 
+static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+{
+    ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
+    if (tokenizer) {
+        (void)ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+    handle->id = 0;
+}
+
 /*  Releases the weights. The head of a tied model is its embedding. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
@@ -38841,7 +39526,10 @@ static void ignis__model_clear(const char *call, ignis__model *model)
         }
     }
     ignis__free(model->layer);
+    ignis__free(model->path);
     model->layer = NULL;
+    model->path = NULL;
+    ignis__model_tokenizer_end(&model->tokenizer);
 }
 
 static void ignis__model_drop(const char *call, ignis__model *model)
@@ -38964,6 +39652,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->context = model->room, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
+    memcpy(info->ends, model->stops, sizeof info->ends);
+    info->end_count = model->stop_count;
     info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
@@ -39024,7 +39714,11 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     parts = ignis__model_read(call, desc, &files, &model, &count);
     if (!parts)
         return handle;
-    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    model.path = ignis__copy_string(desc->path);
+    ok = model.path != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, strlen(desc->path) + 1);
+    ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
     first = ok ? ignis__lent_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
@@ -39125,6 +39819,38 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
     ignis__free(parts);
     ignis__model_drop(call, model);
     return tensor;
+}
+
+/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+{
+    ignis_tokenizer tokenizer, late;
+    ignis__mutex_lock(&model->slot.lock);
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (tokenizer.id)
+        return tokenizer;
+    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    ignis__mutex_lock(&model->slot.lock);
+    if (late.id && !model->tokenizer.id) {
+        model->tokenizer = late;
+        late.id = 0;
+    }
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    ignis__model_tokenizer_end(&late);
+    return tokenizer;
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
+{
+    ignis__model *model = ignis__model_hold("ignis_model_tokenizer", handle);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    if (!model)
+        return tokenizer;
+    tokenizer = ignis__model_tokenizer(model);
+    ignis__model_drop("ignis_model_tokenizer", model);
+    return tokenizer;
 }
 
 IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
@@ -39491,10 +40217,11 @@ typedef struct ignis__gemv {
 } ignis__gemv;
 
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-static bool ignis__step_begin(ignis__op *op, const char *call, ignis__device *device)
+static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
+    op->steady = true;
     return op->ok = ignis__work_begin(call, device, &op->work);
 }
 
@@ -39578,6 +40305,40 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
 }
 
+/*  The same of many rows, by the kernels of ignis_matmul; gated: through `room`, [rows, 2 n]; added: through it, too. */
+static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                     ignis__array *weights, ignis__array *bias, ignis__array *room)
+{
+    ignis__array *to = gated || kind == IGNIS__GEMV_ADD ? room : out;
+    ignis__address result, from;
+    ignis__epilogue epilogue;
+    ignis__product product;
+    int64_t half = weights->shape.dim[0] / 2, n;
+    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &n, &half};
+    memset(&product, 0, sizeof product);
+    memset(&epilogue, 0, sizeof epilogue);
+    product.m = count;
+    product.n = weights->shape.dim[0];
+    product.k = weights->shape.dim[1];
+    product.batch = 1;
+    product.batch_a = product.m * product.k;
+    product.batch_b = product.n * product.k;
+    product.transpose_b = 1;
+    product.dtype = (int)weights->dtype;
+    epilogue.bias = bias;
+    epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (op->ok)
+        (void)ignis__gemm_run(op, &product, to, x, weights, &epilogue);
+    ignis__op_unmake(op, 0);
+    if (to == out)
+        return;
+    result = ignis__op_write(op, out);
+    from = ignis__op_write(op, room);
+    n = product.m * (gated ? half : product.n);
+    ignis__op_launch_row(op, gated ? IGNIS__BUILTIN_GENERATE_GATE : IGNIS__BUILTIN_GENERATE_ADD, weights->dtype,
+                         ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, gated ? gate : add);
+}
+
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
 static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
 {
@@ -39637,7 +40398,7 @@ typedef struct ignis__engine {
     ignis__device *device;
     ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *draws; /* claimed */
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -39672,7 +40433,7 @@ static int64_t ignis__engine_page_elements(const ignis__engine *e)
 IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
 {
     ignis__engine *e = (ignis__engine *)engine;
-    ignis__array **claimed[12], **held;
+    ignis__array **claimed[13], **held;
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
     int i;
@@ -39685,7 +40446,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
         ignis__device_leave(&binding);
     claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
     claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
-    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    claimed[10] = &e->biases, claimed[11] = &e->draws, claimed[12] = &e->room;
     for (i = 0; i < IGNIS__COUNT(claimed); i++)
         if (*claimed[i])
             ignis__array_unclaim(call, *claimed[i]);
@@ -39814,6 +40575,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
          ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
          ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
          ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
          ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
@@ -39823,6 +40585,16 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         return e;
     ignis__engine_destroy(call, e);
     return NULL;
+}
+
+/*  A product of rows: one by one where they are few, so that they have the same bits alone and together. */
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                  ignis__array *x, ignis__array *weights, ignis__array *bias)
+{
+    if (count <= IGNIS__STEP_ROWS)
+        ignis__step_product(op, count, kind, gated, out, x, weights, bias);
+    else
+        ignis__step_product_many(op, count, kind, gated, out, x, weights, bias, e->room);
 }
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
@@ -39855,13 +40627,13 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
         cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
         cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
         ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
         ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
         ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+        ignis__engine_product(op, e, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
     }
 }
 
@@ -39903,7 +40675,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, bool 
         if (!op->ok)
             return;
         e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__step_begin(&captured, call, e->device);
+        same = ignis__next_begin(&captured, call, e->device);
         if (same) {
             ignis__engine_launches(&captured, e, count, draws);
             same = ignis__op_leave(&captured) == IGNIS_OK;
@@ -40041,7 +40813,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__op op;
     int count, last = s->length - 1;
     if (!ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__step_begin(&op, call, e->device))
+        !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
     for (; op.ok && s->cached < last; s->cached += count) {
@@ -40144,7 +40916,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
         if (draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab))
             return false;
     }
-    if (!ignis__step_begin(&op, call, e->device))
+    if (!ignis__next_begin(&op, call, e->device))
         return false;
     for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
         op.ok =
@@ -40459,6 +41231,293 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
     ignis__sequence_drop(call, s);
     return status;
+}
+
+/* --- text out --------------------------------------------------------------------------------------------------------------- */
+
+/*  Text that was not shown yet. */
+typedef struct ignis__showing {
+    const char *call;
+    const ignis_generate_desc *desc;
+    ignis_text_stream stream;
+    int tokens; /* that the tokenizer has; those behind them are no text */
+    char *text;
+    size_t size, capacity;
+    int stop; /* that has come; -1: none */
+    bool cancelled;
+} ignis__showing;
+
+/*  Room for so many bytes more. */
+static bool ignis__showing_room(ignis__showing *show, size_t more)
+{
+    size_t capacity = show->capacity ? show->capacity : 256;
+    char *text;
+    if (show->size + more <= show->capacity)
+        return true;
+    while (capacity < show->size + more)
+        capacity *= 2;
+    text = (char *)ignis__alloc(capacity);
+    if (!text)
+        return ignis__fail_host_memory(show->call, capacity) == IGNIS_OK;
+    if (show->size)
+        memcpy(text, show->text, show->size);
+    ignis__free(show->text);
+    show->text = text;
+    show->capacity = capacity;
+    return true;
+}
+
+/*  Whether the text has a stop at a place, or, there being too little of it, may have it yet. */
+static bool ignis__showing_may_stop(const ignis__showing *show, size_t at, int stop, bool *whole)
+{
+    size_t length = strlen(show->desc->stops[stop]), left = show->size - at;
+    *whole = left >= length;
+    return memcmp(show->text + at, show->desc->stops[stop], *whole ? length : left) == 0;
+}
+
+/*  Shows what may be shown: up to a stop, or to where one may begin; ends: all of it. */
+static void ignis__showing_go(ignis__showing *show, bool ends)
+{
+    size_t shown = 0;
+    bool whole, held = false;
+    int i;
+    while (shown < show->size && show->stop < 0 && !held) {
+        for (i = 0; i < show->desc->stop_count && show->stop < 0; i++)
+            if (ignis__showing_may_stop(show, shown, i, &whole)) {
+                show->stop = whole ? i : show->stop;
+                held = held || (!whole && !ends);
+            }
+        shown += show->stop < 0 && !held;
+    }
+    if (shown > 0 && !show->cancelled && show->desc->text_fn)
+        show->cancelled = !show->desc->text_fn(show->text, shown, show->desc->user_data);
+    memmove(show->text, show->text + shown, show->size - shown);
+    show->size -= shown;
+}
+
+/*  Takes one more token; below 0: the text has ended. */
+static bool ignis__showing_put(ignis__showing *show, int32_t id)
+{
+    int room = 64, size;
+    if (!show->stream.tokenizer.id || id >= show->tokens)
+        return true;
+    for (;;) {
+        if (!ignis__showing_room(show, (size_t)room))
+            return false;
+        size = id < 0 ? ignis_text_stream_end(&show->stream, show->text + show->size, room)
+                      : ignis_text_stream_put(&show->stream, id, show->text + show->size, room);
+        if (size < 0)
+            return false;
+        if (size <= room)
+            break;
+        room = size;
+    }
+    show->size += (size_t)size;
+    ignis__showing_go(show, id < 0);
+    return true;
+}
+
+/*  False, and reported: a number or text of desc is none. */
+static bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
+{
+    int i;
+    if (desc->max_tokens < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) == IGNIS_OK;
+    if (desc->stop_count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) == IGNIS_OK;
+    if (desc->end_count > 0 && !desc->ends)
+        return ignis__fail_null(call, "desc->ends") == IGNIS_OK;
+    if (desc->stop_count && !desc->stops)
+        return ignis__fail_null(call, "desc->stops") == IGNIS_OK;
+    for (i = 0; i < desc->stop_count; i++)
+        if (!desc->stops[i] || !*desc->stops[i])
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
+    return true;
+}
+
+/*  Draws one token; -1: the context is full, -2: a failure. */
+static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling)
+{
+    int32_t id = -1;
+    ignis__mutex_lock(&s->engine->lock);
+    if (s->length < s->engine->context)
+        id = ignis__engine_run(call, &s, 1, sampling, true, NULL) ? s->ids[s->length - 1] : -2;
+    ignis__mutex_unlock(&s->engine->lock);
+    return id;
+}
+
+static bool ignis__generate_ends(const ignis__sequence *s, const ignis_generate_desc *desc, int32_t id)
+{
+    const int32_t *ends = desc->end_count > 0 ? desc->ends : s->model->stops;
+    int count = desc->end_count > 0 ? desc->end_count : desc->end_count < 0 ? 0 : s->model->stop_count, i;
+    for (i = 0; i < count && ends[i] != id;)
+        i++;
+    return i < count;
+}
+
+/*  The loop of ignis_generate, on a held sequence. */
+static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_generate_info *info)
+{
+    const ignis_generate_desc *desc = show->desc;
+    int64_t begin = ignis__monotonic_ns();
+    int32_t id;
+    while (!info->ending) {
+        if (desc->max_tokens && info->tokens == desc->max_tokens) {
+            info->ending = IGNIS_ENDING_LENGTH;
+            break;
+        }
+        id = ignis__generate_next(show->call, s, &desc->sampling);
+        info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
+        if (id == -2)
+            return false;
+        if (id == -1) {
+            info->ending = IGNIS_ENDING_CONTEXT;
+            break;
+        }
+        info->first = info->tokens++ ? info->first : info->seconds;
+        if (ignis__generate_ends(s, desc, id))
+            info->ending = IGNIS_ENDING_TOKEN;
+        else if (!ignis__showing_put(show, id))
+            return false;
+        else if (show->cancelled)
+            info->ending = IGNIS_ENDING_CALLER;
+        else if (show->stop >= 0)
+            info->ending = IGNIS_ENDING_STOP;
+    }
+    if (show->cancelled || show->stop >= 0)
+        return true;
+    if (!ignis__showing_put(show, -1))
+        return false;
+    info->ending = show->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc)
+{
+    static const char call[] = "ignis_generate";
+    static const ignis_generate_desc defaults = IGNIS__ZERO;
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_generate_info info = IGNIS__ZERO;
+    ignis_tokenizer_info tokenizer;
+    ignis__showing show;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    memset(&show, 0, sizeof show);
+    show.call = call;
+    show.desc = desc ? desc : &defaults;
+    show.stop = -1;
+    ok = !ignis__capture_refuses(call) && ignis__generate_check(call, show.desc);
+    if (ok && (show.desc->text_fn || show.desc->stop_count)) {
+        show.stream.tokenizer = ignis__model_tokenizer(s->model);
+        show.stream.inside = true;
+        ok = show.stream.tokenizer.id && ignis_tokenizer_query(show.stream.tokenizer, &tokenizer) == IGNIS_OK;
+        show.tokens = ok ? tokenizer.tokens : 0;
+    }
+    ok = ok && ignis__generate_run(&show, s, &info);
+    info.stop = show.stop;
+    if (desc && desc->info)
+        *desc->info = info;
+    ignis__free(show.text);
+    ignis__sequence_drop(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer, const char *text,
+                                       int64_t size, int *count)
+{
+    ignis_encode_desc encode = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    encode.no_bos = s->length > 0;
+    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)*count + 1));
+    if (!ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)*count + 1));
+    else
+        (void)ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count);
+    return ids;
+}
+
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size)
+{
+    static const char call[] = "ignis_sequence_text";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    int count = 0;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    if (!text)
+        ignis__fail_null(call, "text");
+    else if (size < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
+    else
+        tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        ids = ignis__sequence_encode(call, s, tokenizer, text, size, &count);
+    ok = ids && ignis__sequence_append(call, s, ids, count);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a sequence has in common with tokens stays, the rest is computed. */
+static bool ignis__sequence_become(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int common = 0;
+    if (count > s->engine->context)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count, s->engine->context) == IGNIS_OK;
+    while (common < count && common < s->length && s->ids[common] == ids[common])
+        common++;
+    ignis__sequence_cut(s, common);
+    return ignis__sequence_append(call, s, ids + common, count - common);
+}
+
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_set";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_become(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count)
+{
+    static const char call[] = "ignis_sequence_chat";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_chat_desc desc = IGNIS__ZERO;
+    ignis_tokenizer tokenizer;
+    int32_t *ids = NULL;
+    int tokens = -1;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    desc.add_generation_prompt = true;
+    desc.now = ignis__wall_ns() / 1000000000; /* the same for both calls */
+    tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
+    if (tokens >= 0)
+        ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
+    if (tokens >= 0 && !ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
+    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens && ignis__sequence_become(call, s, ids, tokens);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static void ignis__sequences_close(const char *call)
@@ -41255,13 +42314,15 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_give(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. */
-static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding)
+/*  The buffer of a handle, held and locked, and its device entered; null, and reported, when that cannot be. ends: the call gives something up, which
+    goes on after a fault, without the driver. */
+static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
     if (!buffer)
         return NULL;
-    if (!ignis__capture_refuses(call) && ignis__device_enter(call, buffer->device, binding)) {
+    binding->pushed = false;
+    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -41327,7 +42388,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     static const char call[] = "ignis_gl_map";
     ignis_array result = IGNIS__ZERO;
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, false);
     void *stream;
     if (!buffer)
         return result;
@@ -41350,13 +42411,13 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
     void *stream;
-    bool ordered = true, ok;
+    bool lost = ignis__devices_lost(), ordered = true, ok;
     int i;
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
-    for (i = 0; i < storage->used_on_count; i++)
+    for (i = 0; i < storage->used_on_count && !lost; i++)
         ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream));
+    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -41370,7 +42431,7 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unmap";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool live, ok = false;
     uint64_t users;
     if (!buffer)
@@ -41394,13 +42455,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 {
     static const char call[] = "ignis_gl_unregister";
     ignis__binding binding;
-    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding);
+    ignis__gl_buffer *buffer = ignis__gl_enter(call, handle, &binding, true);
     bool ok = false;
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (!IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -41417,9 +42478,7 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = !ignis__devices_lost() && ignis__device_enter(call, buffer->device, &binding);
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
-        if (entered && buffer->storage)
-            (void)ignis__gl_return(call, buffer);
-        if (buffer->storage) {
+        if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;
         }
@@ -42851,6 +43910,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
 #define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_tokenizer(...) IGNIS__AT(ignis_model_tokenizer(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 

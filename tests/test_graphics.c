@@ -6,6 +6,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "fault.h"
+
 #include "array.h"
 
 #include "../ignis_collective.h"
@@ -861,6 +863,146 @@ TEST(mistakes_with_opengl_buffers_are_refused)
     check_nothing_imported();
     sim.gl_delete(name);
     sim.gl_current(0);
+}
+
+/*  Imports, uses and gives up one of everything, as far as calls do not fail. Returns whether descriptors are where they belong. */
+static bool use_everything(const exported *memory, const timeline *line, unsigned name)
+{
+    ignis_external_desc desc = external(memory, IGNIS_U8, IGNIS_SHAPE(64));
+    ignis_array array, mapped;
+    ignis_fence fence;
+    ignis_gl_buffer buffer;
+    bool ok;
+    desc.fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
+    array = ignis_external_array(&desc);
+    ok = is_open(desc.fd) == (array.id == 0);
+    if (!array.id)
+        close(desc.fd);
+    desc.fd = fcntl(line->fd, F_DUPFD_CLOEXEC, 0);
+    fence = import_fence(desc.fd);
+    ok = ok && is_open(desc.fd) == (fence.id == 0);
+    if (!fence.id)
+        close(desc.fd);
+    buffer = ignis_gl_register(name, IGNIS_GL_READ_WRITE);
+    mapped = buffer.id ? ignis_gl_map(buffer, IGNIS_U8, IGNIS_SHAPE(8)) : IGNIS_NO_ARRAY;
+    if (array.id)
+        ignis_array_zero(array);
+    if (mapped.id)
+        ignis_array_zero(mapped);
+    if (fence.id) {
+        ignis_fence_wait(fence, 0);
+        ignis_fence_signal(fence, now_at(line) + 1);
+    }
+    if (array.id)
+        ok = ok && ignis_array_free(array) == IGNIS_OK; /* what gives up does not fail */
+    if (fence.id)
+        ok = ok && ignis_fence_free(fence) == IGNIS_OK;
+    if (mapped.id && ignis_gl_unmap(buffer) != IGNIS_OK)
+        ok = ignis_gl_unmap(buffer) == IGNIS_OK && ok; /* but for OpenGL, whose buffer is mapped still: the second time it works */
+    if (buffer.id && ignis_gl_unregister(buffer) != IGNIS_OK)
+        ok = ignis_gl_unregister(buffer) == IGNIS_OK && ok;
+    ignis_status_clear();
+    return ok;
+}
+
+/*  A call that gives up what Ignis has, or comes before it. */
+static bool is_release(const char *function)
+{
+    static const char *const names[] = {"cuCtxGetCurrent", "cuMemFree_v2", "cuDestroyExternalMemory", "cuDestroyExternalSemaphore"};
+    int i;
+    for (i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(names[i], function) == 0)
+            return true;
+    return false;
+}
+
+TEST(whatever_fails_nothing_is_left)
+{
+    static const char *const prefixes[] = {"cu", NULL}; /* each call of the driver in turn, and each allocation */
+    exported memory;
+    timeline line;
+    host_counter counter;
+    ignis_desc setup;
+    unsigned name;
+    int i, at, files;
+    long left = 0;
+    bool hit, released;
+    GRAPHICS_SETUP();
+    CHECK_OK(ignis_shutdown());
+    host_counter_init(&counter);
+    memset(&setup, 0, sizeof setup);
+    setup.allocator.alloc_fn = host_alloc;
+    setup.allocator.free_fn = host_free;
+    setup.allocator.user_data = &counter;
+    SETUP(&setup);
+    memory = export_memory(64);
+    line = export_timeline(0);
+    sim.gl_current(1);
+    name = sim.gl_buffer(64);
+    CHECK(use_everything(&memory, &line, name)); /* opens what stays open */
+    files = open_files();
+    for (i = 0; i < COUNT_OF(prefixes); i++) {
+        for (at = 1, hit = true; hit && at < 200; at++) {
+            long long blocks = counter.blocks;
+            fault_plan(prefixes[i], at, 999, &counter, false);
+            CHECK(use_everything(&memory, &line, name));
+            released = fault.failed && is_release(fault.failed);
+            hit = fault_over(&counter);
+            if (released) /* what the driver does not take back is left until the shutdown */
+                files = open_files(), left = sim.live("external") + sim.live("timeline");
+            CHECK_INT(sim.live("external") + sim.live("timeline"), left);
+            CHECK_INT(sim.live("resource"), 0);
+            CHECK_INT(open_files(), files);
+            CHECK(prefixes[i] != NULL || counter.blocks <= blocks + 2); /* events are kept */
+        }
+        CHECK(at > 3 && at < 200);
+    }
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+    check_nothing_imported();
+    sim.gl_delete(name);
+    sim.gl_current(0);
+    close(memory.fd), close(line.fd);
+    end_memory(&memory), end_timeline(&line);
+}
+
+/*  After a fault nothing is waited for, and no driver is called; handles can be freed. */
+TEST(handles_are_freed_after_a_fault)
+{
+    exported memory;
+    timeline line;
+    ignis_external_desc desc;
+    ignis_gl_buffer buffer;
+    ignis_array array;
+    ignis_fence fence;
+    unsigned name;
+    GRAPHICS_SETUP();
+    memory = export_memory(64);
+    line = export_timeline(0);
+    desc = external(&memory, IGNIS_U8, IGNIS_SHAPE(64));
+    array = ignis_external_array(&desc);
+    fence = import_fence(line.fd);
+    sim.gl_current(1);
+    name = sim.gl_buffer(64);
+    buffer = ignis_gl_register(name, IGNIS_GL_READ_WRITE);
+    CHECK_OK(ignis_array_fill(ignis_gl_map(buffer, IGNIS_U8, (ignis_shape){0}), 1.0));
+    CHECK_OK(ignis_fence_wait(fence, 0));
+    CHECK_OK(ignis_synchronize());
+    ignis__atomic_store(&ignis__devices_fault, 700); /* as a kernel that faults leaves it */
+    CHECK_STATUS(ignis_fence_wait(fence, 0), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_fence_signal(fence, 1), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_U8, IGNIS_SHAPE(1)).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_REFUSED(0, ignis_gl_register(name, IGNIS_GL_READ).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_OK(ignis_array_free(array));
+    CHECK_OK(ignis_fence_free(fence));
+    CHECK_OK(ignis_gl_unmap(buffer));
+    CHECK_OK(ignis_gl_unregister(buffer));
+    CHECK_OK(ignis_shutdown()); /* what is left in the driver goes with the context */
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED) + test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
+    check_nothing_imported();
+    sim.gl_delete(name);
+    sim.gl_current(0);
+    end_memory(&memory), end_timeline(&line);
 }
 
 /* --- what a driver lacks ---------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@ Unicode among them, and the texts of their ids and of random ids, at once and as
 The last line: N passed, N failed, N skipped
 """
 import glob
+import json
 import os
 import random
 import re
@@ -23,6 +24,12 @@ except ImportError as error:
     print(f"skipped: the Python package tokenizers is not installed ({error})")
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(0)
+
+try:
+    import gguf
+    import sentencepiece
+except ImportError:
+    gguf = None
 
 program = sys.argv[1]
 count = int(sys.argv[2]) if len(sys.argv) > 2 else 10000
@@ -94,6 +101,11 @@ def qwen2():
     tokenizer = bytes_kind(split(QWEN2), normalizers.NFC())
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
     tokenizer.add_tokens([AddedToken(t, normalized=False) for t in ("<tool_call>", "</tool_call>", "<think>", "</think>")])
+    return tokenizer
+
+
+def qwen2_apart():
+    tokenizer = qwen2()
     tokenizer.add_tokens([AddedToken(APART, normalized=True)])
     return tokenizer
 
@@ -135,7 +147,6 @@ def pieces(size=2000, **model):
     learner.normalizer = normalizers.Replace(" ", "\u2581")
     learner.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
     learn(learner, size=size, limit_alphabet=150)
-    import json
     state = json.loads(learner.to_str())["model"]
     vocabulary = {t: i for i, t in enumerate(["<unk>", "<s>", "</s>"] + ["<0x%02X>" % i for i in range(256)])}
     for token in sorted(state["vocab"], key=state["vocab"].get):
@@ -177,12 +188,14 @@ def raw():
 
 
 KINDS = {
-    "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "removed": removed, "smollm": smollm, "digits": digits, "holes": holes,
+    "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "qwen2 with more": qwen2_apart, "removed": removed, "smollm": smollm, "digits": digits, "holes": holes,
     "unsplit": unsplit, "llama2": llama2, "llama2 with runs": lambda: llama2(runs=True), "llama2 with spaces inside": lambda: llama2(inside=True),
     "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
     "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
     "raw": raw,
 }
+
+PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2"}  # those that a GGUF file can say
 
 NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
                           0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
@@ -287,7 +300,68 @@ def compare(name, path, tokenizer, lines):
     check(other.close() == 0, f"{name}: the program ends with an error")
 
 
+TYPES = {"normal": 1, "unknown": 2, "control": 3, "user": 4, "unused": 5, "byte": 6}
+
+
+def write_gguf(path, model, pre, tokens, types, scores=None, merges=None, **facts):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(model)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if scores:
+        writer.add_token_scores(scores)
+    if merges:
+        writer.add_token_merges(merges)
+    for name, value in facts.items():
+        getattr(writer, "add_" + name)(value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def gguf_of(tokenizer, path, pre):
+    """What a converter writes for a byte-level tokenizer."""
+    state = json.loads(tokenizer.to_str())
+    added = {t["id"]: t for t in state["added_tokens"]}
+    tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    types = [TYPES["control" if added[i]["special"] else "user"] if i in added else TYPES["normal"] for i in range(len(tokens))]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]]
+    begin = tokenizer.token_to_id("<|begin_of_text|>")
+    write_gguf(path, "gpt2", pre, tokens, types, merges=merges, **({"bos_token_id": begin} if begin else {}))
+
+
+def compare_sentencepiece(folder, lines):
+    """A vocabulary with scores, as in the GGUF files of Llama 2, against the package that makes them."""
+    path = os.path.join(folder, "pieces.gguf")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([line.rstrip("\n") for line in lines]), model_prefix=os.path.join(folder, "pieces"),
+                                             vocab_size=1500, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                                             remove_extra_whitespaces=False, character_coverage=0.99, minloglevel=2)
+    model = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "pieces.model"))
+    size = model.get_piece_size()
+    types = [TYPES["unknown" if model.is_unknown(i) else "control" if model.is_control(i) else "byte" if model.is_byte(i) else "normal"]
+             for i in range(size)]
+    write_gguf(path, "llama", None, [model.id_to_piece(i) for i in range(size)], types, [model.get_score(i) for i in range(size)],
+               bos_token_id=1, eos_token_id=2)
+    other = Other(path)
+    for i in range(count):
+        text = random_text(lines).replace("\0", "")
+        wanted = model.encode(text)
+        got = other.encode(text.encode(), 2 | 1)
+        check(got == wanted, f"sentencepiece: ids of {text!r}: {got}, not {wanted}")
+        ids = wanted if i % 2 else [rng.randrange(3, size) for _ in range(rng.randrange(12))]
+        out, got = model.decode(ids), other.decode(ids, False)
+        check(same_text(got.decode(errors="replace"), out, True), f"sentencepiece: text of {ids}: {got!r}, not {out!r}")
+        check(other.decode(ids, False, b"s").decode() == got.decode(errors="replace"), f"sentencepiece: stream of {ids}")
+    check(other.encode(b"")[:2] == [1], "sentencepiece: bos")
+    check(other.close() == 0, "sentencepiece: the program ends with an error")
+    print(f"sentencepiece: {size} tokens, {count} texts; {failed} failed so far", flush=True)
+
+
 def main():
+    skipped = 0
     lines = corpus()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tokenizer.json")
@@ -300,7 +374,16 @@ def main():
             tokenizer = Tokenizer.from_file(path)
             compare(name, path, tokenizer, lines)
             print(f"{name}: {tokenizer.get_vocab_size()} tokens, {count} texts; {failed} failed so far", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
+            if gguf and name in PRE:
+                path_gguf = os.path.join(folder, "tokenizer.gguf")
+                gguf_of(tokenizer, path_gguf, PRE[name])
+                compare(name + ", GGUF", path_gguf, tokenizer, lines)
+        if not gguf:
+            print("skipped: the Python packages gguf and sentencepiece are not installed, so no GGUF file is compared")
+            skipped = 1
+        elif chosen in "sentencepiece":
+            compare_sentencepiece(folder, lines)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed > 0
 
 

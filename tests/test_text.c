@@ -1,0 +1,1073 @@
+// SPDX-License-Identifier: MIT
+/*  test_text.c - tokenizers: ids and text as the package tokenizers has them, files that are refused, streams, threads
+
+    No device: everything runs in a dry run. What it is compared with is in text_tables.h. */
+#define IGNIS_MODELS
+#include "fault.h"
+
+#include "test.h"
+
+#include "text_tables.h"
+
+static char folder[] = "/tmp/ignis_test_text_XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char paths[4][128];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static ignis_desc dry_desc(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dry_run = true;
+    return desc;
+}
+
+#define DRY()                          \
+    ignis_desc dry_setup = dry_desc(); \
+    SETUP(&dry_setup)
+
+/* files ------------------------------------------------------------------------------------------------------------- */
+
+/*  A text that grows, for files. */
+typedef struct buffer {
+    char *data;
+    size_t size, capacity;
+} buffer;
+
+static void add_bytes(buffer *out, const void *data, size_t size)
+{
+    if (out->size + size + 1 > out->capacity) {
+        out->capacity = (out->size + size + 1) * 2;
+        out->data = (char *)realloc(out->data, out->capacity);
+    }
+    memcpy(out->data + out->size, data, size);
+    out->size += size;
+    out->data[out->size] = 0;
+}
+
+static void add_text(buffer *out, const char *text) { add_bytes(out, text, strlen(text)); }
+
+static void add_lines(buffer *out, const char *const *lines)
+{
+    for (; *lines; lines++)
+        add_text(out, *lines);
+}
+
+/*  The tokenizer.json of a family; free it. */
+static buffer family_json(const text_family *family)
+{
+    buffer out = {NULL, 0, 0};
+    add_text(&out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":");
+    add_text(&out, family->added);
+    add_text(&out, ",\"normalizer\":");
+    add_text(&out, family->normalizer);
+    add_text(&out, ",\"pre_tokenizer\":");
+    add_text(&out, family->pre_tokenizer);
+    add_text(&out, ",\"post_processor\":");
+    add_text(&out, family->post_processor);
+    add_text(&out, ",\"decoder\":");
+    add_text(&out, family->decoder);
+    add_text(&out, ",\"model\":{\"type\":\"BPE\"");
+    add_text(&out, family->model);
+    add_text(&out, ",\"vocab\":{");
+    add_lines(&out, family->pieces ? pieces_vocabulary : bytes_vocabulary);
+    add_text(&out, "},\"merges\":[");
+    add_lines(&out, family->pieces ? pieces_merges : bytes_merges);
+    add_text(&out, "]}}");
+    return out;
+}
+
+static const char *write_family(const text_family *family)
+{
+    buffer json = family_json(family);
+    const char *path = path_of("family.json");
+    test_write_file(path, json.data, json.size);
+    free(json.data);
+    return path;
+}
+
+static ignis_tokenizer open_family(int family) { return ignis_tokenizer_open(write_family(&families[family])); }
+
+static const char *write_text(const char *name, const char *text)
+{
+    const char *path = path_of(name);
+    test_write_file(path, text, strlen(text));
+    return path;
+}
+
+static void let_go(ignis_tokenizer tokenizer) { CHECK_OK(ignis_tokenizer_free(tokenizer)); }
+
+/* ids --------------------------------------------------------------------------------------------------------------- */
+
+enum { ROOM = 4096 };
+
+#define CHECK_IDS(tokenizer, text, size, desc, ids, count) check_ids(__LINE__, tokenizer, text, size, desc, ids, count)
+static void check_ids(int line, ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc,
+                      const int32_t *ids, int count)
+{
+    int32_t got[ROOM];
+    int got_count = ignis_tokenizer_encode(tokenizer, text, size, desc, got, ROOM), i;
+    test__check_int(__FILE__, line, text, got_count, count);
+    for (i = 0; i < count && i < got_count; i++)
+        if (got[i] != ids[i]) {
+            test__check_int(__FILE__, line, text, got[i], ids[i]);
+            return;
+        }
+}
+
+/*  All of a text by a stream, in at most `capacity` bytes. */
+static int stream_text(ignis_text_stream *stream, const int32_t *ids, int count, char *out, int capacity)
+{
+    int size = 0, i, got;
+    for (i = 0; i <= count; i++) {
+        got = i < count ? ignis_text_stream_put(stream, ids[i], out + size, capacity - size)
+                        : ignis_text_stream_end(stream, out + size, capacity - size);
+        if (got < 0 || got > capacity - size)
+            return -1;
+        size += got;
+    }
+    return size;
+}
+
+TEST(ids_and_texts_are_those_of_the_package)
+{
+    ignis_encode_desc plain;
+    ignis_tokenizer tokenizer;
+    ignis_text_stream stream;
+    const int32_t *ids = text_ids;
+    char out[ROOM];
+    int family = -1, i;
+    DRY();
+    memset(&plain, 0, sizeof plain);
+    memset(&tokenizer, 0, sizeof tokenizer);
+    plain.no_bos = plain.plain = true;
+    for (i = 0; i < (int)(sizeof text_cases / sizeof *text_cases); i++) {
+        const text_case *one = &text_cases[i];
+        if (one->family != family) {
+            if (family >= 0)
+                let_go(tokenizer);
+            family = one->family;
+            tokenizer = open_family(family);
+        }
+        CHECK_IDS(tokenizer, one->text, one->size, one->flags ? &plain : NULL, ids, one->count);
+        CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, one->count, NULL, out, ROOM), one->out_size);
+        CHECK(memcmp(out, one->out, (size_t)one->out_size) == 0);
+        memset(&stream, 0, sizeof stream);
+        stream.tokenizer = tokenizer;
+        CHECK_INT(stream_text(&stream, ids, one->count, out, ROOM), one->out_size);
+        CHECK(memcmp(out, one->out, (size_t)one->out_size) == 0);
+        ids += one->count;
+    }
+    CHECK_INT(ids - text_ids, sizeof text_ids / sizeof *text_ids);
+    let_go(tokenizer);
+}
+
+TEST(facts)
+{
+    static const ignis_tokenizer_kind kinds[] = {IGNIS_TOKENIZER_BYTES, IGNIS_TOKENIZER_PIECES};
+    ignis_tokenizer_info info;
+    int i, count = (int)(sizeof families / sizeof *families);
+    DRY();
+    for (i = 0; i < count; i++) {
+        ignis_tokenizer tokenizer = open_family(i);
+        memset(&info, 0xFF, sizeof info);
+        CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+        CHECK_TEXT(info.family, families[i].name);
+        CHECK_INT(info.kind, kinds[families[i].pieces]);
+        CHECK_INT(info.tokens >= (families[i].pieces ? PIECES_TOKENS : BYTES_TOKENS + 1), 1);
+        CHECK_INT(info.eos, -1);
+        CHECK_INT(info.padding, -1);
+        CHECK_INT(info.has_template, 0);
+        CHECK_INT(info.unknown, families[i].pieces ? 0 : -1);
+        CHECK_INT(info.adds_bos, i == 2 || i == 5 || i == 6);
+        CHECK_INT(info.bos, i == 2 ? BYTES_TOKENS : i == 5 || i == 6 ? 1 : -1);
+        let_go(tokenizer);
+    }
+}
+
+TEST(capacities)
+{
+    int32_t ids[8] = {-7, -7, -7, -7, -7, -7, -7, -7}, all[64];
+    char out[16] = "................";
+    ignis_tokenizer tokenizer;
+    int count;
+    int64_t size;
+    DRY();
+    tokenizer = open_family(0);
+    count = ignis_tokenizer_encode(tokenizer, "hello world, hello", 18, NULL, NULL, 0);
+    CHECK(count > 3);
+    CHECK_INT(ignis_tokenizer_encode(tokenizer, "hello world, hello", 18, NULL, all, 64), count);
+    CHECK_INT(ignis_tokenizer_encode(tokenizer, "hello world, hello", 18, NULL, ids, 2), count);
+    CHECK(ids[0] == all[0] && ids[1] == all[1] && ids[2] == -7);
+    CHECK_INT(ignis_tokenizer_encode(tokenizer, NULL, 0, NULL, ids, 2), 0);
+    size = ignis_tokenizer_decode(tokenizer, all, count, NULL, NULL, 0);
+    CHECK_INT(size, 18);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, all, count, NULL, out, 5), 18);
+    CHECK(memcmp(out, "hello...", 8) == 0);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, NULL, 0, NULL, NULL, 0), 0);
+    CHECK_INT(ignis_tokenizer_piece(tokenizer, BYTES_TOKENS, NULL, 0), 13);
+    CHECK_INT(ignis_tokenizer_piece(tokenizer, BYTES_TOKENS, out, 4), 13);
+    CHECK(memcmp(out, "<|eno...", 8) == 0);
+    let_go(tokenizer);
+}
+
+TEST(control_tokens_in_decoded_text)
+{
+    static const int32_t ids[] = {BYTES_TOKENS, 0, BYTES_TOKENS + 1};
+    ignis_decode_desc all;
+    char out[64];
+    ignis_tokenizer tokenizer;
+    DRY();
+    memset(&all, 0, sizeof all);
+    all.control = true;
+    tokenizer = open_family(3);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, 3, NULL, out, 64), 1);
+    CHECK_INT(out[0], '!');
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, 3, &all, out, 64), 26);
+    CHECK(memcmp(out, "<|endoftext|>!<|im_start|>", 26) == 0);
+    let_go(tokenizer);
+}
+
+/*  What is no UTF-8 is U+FFFD, one for what could have begun a character. */
+TEST(text_that_is_not_utf8)
+{
+    static const struct {
+        const char *text, *same;
+    } cases[] = {{"a\x80z", "a\xEF\xBF\xBDz"},
+                 {"\xC3", "\xEF\xBF\xBD"},
+                 {"\xE2\x82", "\xEF\xBF\xBD"},
+                 {"\xE2\x82 \xF0\x9F\x98", "\xEF\xBF\xBD \xEF\xBF\xBD"},
+                 {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xC0\xAF\xFF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xF0\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xE0\x9F\xC3\xA9", "\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA9"}};
+    int32_t ids[64];
+    int i, k, count;
+    DRY();
+    for (k = 0; k < 6; k += 5) {
+        ignis_tokenizer tokenizer = open_family(k);
+        for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+            count = ignis_tokenizer_encode(tokenizer, cases[i].same, (int64_t)strlen(cases[i].same), NULL, ids, 64);
+            CHECK_IDS(tokenizer, cases[i].text, (int64_t)strlen(cases[i].text), NULL, ids, count);
+        }
+        let_go(tokenizer);
+    }
+}
+
+/*  Work that grows with the square of these sizes would not end. */
+TEST(long_texts)
+{
+    enum { SIZE = 300000 };
+    char *text = (char *)malloc(SIZE);
+    int32_t *ids = (int32_t *)malloc(sizeof *ids * (SIZE + 4));
+    ignis_tokenizer tokenizer;
+    int count, i;
+    DRY();
+    REQUIRE(text && ids);
+    memset(text, 'a', SIZE);
+    for (i = 0; i <= 5; i += 5) {
+        tokenizer = open_family(i);
+        count = ignis_tokenizer_encode(tokenizer, text, SIZE, NULL, ids, SIZE + 4);
+        CHECK(count > 1000 && count <= SIZE / 2 + 2); /* some were joined */
+        CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, count, NULL, NULL, 0), SIZE);
+        memset(text, '<', SIZE); /* as added tokens begin */
+        count = ignis_tokenizer_encode(tokenizer, text, SIZE, NULL, ids, SIZE + 4);
+        CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, count, NULL, NULL, 0), SIZE);
+        memset(text, ' ', SIZE);
+        count = ignis_tokenizer_encode(tokenizer, text, SIZE, NULL, ids, SIZE + 4);
+        CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, count, NULL, NULL, 0), SIZE);
+        memset(text, 'a', SIZE);
+        let_go(tokenizer);
+    }
+    tokenizer = open_family(3);
+    for (i = 0; i < SIZE; i += 2) /* marks above and below, in turn: NFC puts them in order */
+        memcpy(text + i, i % 4 ? "\xCC\xA3" : "\xCC\x88", 2);
+    count = ignis_tokenizer_encode(tokenizer, text, SIZE, NULL, ids, SIZE + 4);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, count, NULL, text, SIZE), SIZE);
+    CHECK(memcmp(text, "\xCC\xA3\xCC\xA3", 4) == 0 && memcmp(text + SIZE - 4, "\xCC\x88\xCC\x88", 4) == 0);
+    let_go(tokenizer);
+    free(text);
+    free(ids);
+}
+
+/*  A piece is joined in another way when it is long; the ids do not differ. */
+TEST(short_and_long_pieces)
+{
+    char text[256];
+    int32_t ids[256], parts[256];
+    ignis_tokenizer tokenizer;
+    int length, count, i;
+    DRY();
+    tokenizer = open_family(0);
+    for (length = 1; length < 200; length++) {
+        for (i = 0; i < length; i++)
+            text[i] = "aaehtlorwd"[(i * 7 + i * i % 11 + length) % 10];
+        count = ignis_tokenizer_encode(tokenizer, text, length, NULL, ids, 256);
+        CHECK_INT(ignis_tokenizer_encode(tokenizer, text, length, NULL, parts, 256), count); /* and when it is known */
+        CHECK(memcmp(ids, parts, sizeof *ids * (size_t)count) == 0);
+        CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, count, NULL, NULL, 0), length);
+    }
+    let_go(tokenizer);
+}
+
+/*  Parts of a text that a user wrote hold no control tokens, whatever is written there; the rest does. */
+TEST(plain_parts)
+{
+    static const char text[] = "<|im_start|>a<|im_end|>b<|im_end|>";
+    ignis__plain_span spans[2] = {{12, 24}, {24, 24}};
+    int32_t all[64], ids[64];
+    ignis_encode_desc plain;
+    ignis_tokenizer tokenizer;
+    ignis__tokenizer *held;
+    int count;
+    DRY();
+    memset(&plain, 0, sizeof plain);
+    plain.plain = true;
+    tokenizer = open_family(3);
+    count = ignis_tokenizer_encode(tokenizer, text + 12, 12, &plain, all, 64);
+    CHECK(count > 3);
+    held = ignis__tokenizer_hold("test", tokenizer);
+    CHECK_INT(ignis__tokenizer_encode("test", held, text, sizeof text - 1, NULL, spans, 2, ids, 64), count + 2);
+    CHECK_INT(ids[0], BYTES_TOKENS + 1);
+    CHECK(memcmp(ids + 1, all, sizeof *ids * (size_t)count) == 0);
+    CHECK_INT(ids[count + 1], BYTES_TOKENS + 2);
+    spans[0].begin = 11; /* half of a control token is in it */
+    CHECK(ignis__tokenizer_encode("test", held, text, sizeof text - 1, NULL, spans, 1, ids, 64) > count + 2);
+    CHECK(ids[0] < BYTES_TOKENS);
+    ignis__tokenizer_drop(held);
+    let_go(tokenizer);
+}
+
+/* streams ----------------------------------------------------------------------------------------------------------- */
+
+TEST(a_stream_never_cuts_a_character)
+{
+    char out[256], text[256];
+    int32_t ids[64];
+    ignis_tokenizer tokenizer;
+    ignis_text_stream stream;
+    int count, i, got, size;
+    DRY();
+    tokenizer = open_family(0);
+    memset(&stream, 0, sizeof stream);
+    stream.tokenizer = tokenizer;
+    count = ignis_tokenizer_encode(tokenizer, "\xF0\x9F\x91\xA9x\xE2\x82\xAC", 8, NULL, ids, 64);
+    CHECK(count > 5);
+    for (i = size = 0; i < count; i++) {
+        got = ignis_text_stream_put(&stream, ids[i], out, 256);
+        CHECK(got >= 0 && got <= 4);
+        memcpy(text + size, out, (size_t)got);
+        size += got;
+        text[size] = 0;
+        CHECK(ignis__utf8_valid(text));
+    }
+    CHECK_INT(ignis_text_stream_end(&stream, out, 256), 0);
+    CHECK_TEXT(text, "\xF0\x9F\x91\xA9x\xE2\x82\xAC");
+
+    CHECK_INT(ignis_text_stream_put(&stream, ids[0], out, 256), 0); /* the beginning alone */
+    CHECK_INT(ignis_text_stream_end(&stream, out, 2), 3);
+    CHECK_INT(ignis_text_stream_end(&stream, out, 256), 3);
+    CHECK(memcmp(out, "\xEF\xBF\xBD", 3) == 0);
+    CHECK_INT(ignis_text_stream_end(&stream, out, 256), 0);
+
+    CHECK_INT(ignis_text_stream_put(&stream, ids[0], out, 256), 0); /* and then something else */
+    CHECK_INT(ignis_text_stream_put(&stream, 0, out, 3), 4);        /* no room: as if it had not been called */
+    CHECK_INT(ignis_text_stream_put(&stream, 0, out, 4), 4);
+    CHECK(memcmp(out, "\xEF\xBF\xBD!", 4) == 0);
+    CHECK_INT(ignis_text_stream_end(&stream, NULL, 0), 0);
+    let_go(tokenizer);
+}
+
+TEST(a_stream_and_the_space_in_front)
+{
+    char out[256];
+    int32_t ids[64];
+    ignis_tokenizer tokenizer;
+    ignis_text_stream stream;
+    int count, size, i;
+    DRY();
+    for (i = 5; i < 8; i++) { /* with Strip, and with Metaspace */
+        tokenizer = open_family(i);
+        memset(&stream, 0, sizeof stream);
+        stream.tokenizer = tokenizer;
+        count = ignis_tokenizer_encode(tokenizer, "hello", 5, NULL, ids, 64);
+        size = stream_text(&stream, ids, count, out, 256);
+        CHECK(size == 5 && memcmp(out, "hello", 5) == 0);
+        stream.inside = true; /* behind a prompt */
+        size = stream_text(&stream, ids, count, out, 256);
+        CHECK(size == 6 && memcmp(out, " hello", 6) == 0);
+        size = stream_text(&stream, ids, count, out, 256); /* it ended, and begins again */
+        CHECK(size == 5 && memcmp(out, "hello", 5) == 0);
+        let_go(tokenizer);
+    }
+}
+
+/* files that are refused -------------------------------------------------------------------------------------------- */
+
+/*  A tokenizer.json small enough to be damaged at every byte. */
+#define SMALL_MODEL "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define SMALL_REST(model)                                                                                                       \
+    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"                 \
+    "\"normalized\":false,\"special\":true}],\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\","      \
+    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":{\"type\":\"TemplateProcessing\"," \
+    "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"               \
+    "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[3],\"tokens\":[\"<s>\"]}}},\"decoder\":{\"type\":\"ByteLevel\"},"     \
+    "\"model\":" model "}"
+static const char small[] = SMALL_REST(SMALL_MODEL);
+
+/*  The small one with a part replaced by another; free it. */
+static char *replaced(const char *part, const char *other)
+{
+    const char *at = strstr(small, part);
+    size_t size = strlen(small) + strlen(other) + 1;
+    char *out = (char *)malloc(size);
+    if (!at) {
+        test__fail(__FILE__, __LINE__, part);
+        at = small;
+    }
+    snprintf(out, size, "%.*s%s%s", (int)(at - small), small, other, at + strlen(part));
+    return out;
+}
+
+TEST(small_file)
+{
+    static const int32_t ids[] = {3, 2, 0, 1};
+    ignis_tokenizer tokenizer;
+    DRY();
+    tokenizer = ignis_tokenizer_open(write_text("small.json", small));
+    CHECK_IDS(tokenizer, "aba", 3, NULL, ids, 3);
+    CHECK_IDS(tokenizer, "ab", 2, NULL, ids, 2);
+    CHECK_IDS(tokenizer, "c\xC3\xA9z", 4, NULL, ids, 1); /* what the vocabulary lacks is left out, as by the package */
+    let_go(tokenizer);
+}
+
+TEST(what_is_not_supported_is_named)
+{
+    static const char *const cases[][3] = {
+        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "its model is of type 'Unigram', and BPE alone"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"dropout\":0.1,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "a dropout"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0}", "end_of_word_suffix"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"byte_fallback\":true,\"vocab\":{\"a\":0}", "byte_fallback beside ByteLevel"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Lowercase\"}", "its normalizer 'Lowercase' is not supported"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", "'NFKC'"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"\"}", "'Replace' is not supported:  +"},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"", "its pre_tokenizer 'Whitespace'"},
+        {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
+         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\s\"},\"behavior\":\"Isolated\"}"
+         ","
+         "{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
+         "its pre_tokenizer 'Split' is not supported: [a-z]+|\\s"},
+        {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
+         "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}", "its replacement is not U+2581"},
+        {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
+         "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"last\"}", "'Metaspace' is not supported: last"},
+        {"{\"type\":\"TemplateProcessing\"", "{\"type\":\"BertProcessing\"", "its post_processor 'BertProcessing'"},
+        {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":{\"type\":\"WordPiece\"}", "its decoder 'WordPiece'"},
+        {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":null", "it has no decoder"},
+    };
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *json = replaced(cases[i][0], cases[i][1]);
+        CHECK_FAILS(ignis_tokenizer_open(write_text("other.json", json)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+        CHECK_MESSAGE_HAS(cases[i][2]);
+        CHECK_MESSAGE_HAS("other.json': ");
+        free(json);
+    }
+}
+
+TEST(files_that_contradict_themselves)
+{
+    static const char *const cases[][3] = {
+        {"\"ab\":2", "\"ab\":1", "the tokens 'b' and 'ab' have the same id, 1"},
+        {"\"ab\":2", "\"b\":2", "have the same text 'b'"},
+        {"\"ab\":2", "\"ab\":4194304", "ids are below 4194304"},
+        {"\"ab\":2", "\"ab\":-2", "a whole number"},
+        {"\"ab\":2", "\"c\":2", "merge 0 makes a token that is not in its vocabulary"},
+        {"[\"a b\"]", "[\"a ab\"]", "merge 0 makes a token"},
+        {"[\"a b\"]", "[\"ab\"]", "the merge 'ab' is not two tokens with a space between them"},
+        {"[\"a b\"]", "[\"a b c\"]", "the merge 'a b c' is not"},
+        {"[\"a b\"]", "[[\"a\"]]", "a , is missing"},
+        {",\"merges\":[\"a b\"]", "", "its model has no merges"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},", "", "its model has no vocab"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "{}", "its vocabulary is empty"},
+        {"\"id\":3,", "\"id\":2,", "the added token '<s>' has the id 2, which is that of another token"},
+        {"\"content\":\"<s>\"", "\"content\":\"ab\"", "the added token 'ab' has the id 3, but in the vocabulary 2"},
+        {"\"content\":\"<s>\",", "", "an added token has no content"},
+        {"\"id\":3,\"content\"", "\"content\"", "an added token has no id"},
+        {"\"special\":true", "\"special\":1", "true or false is missing"},
+        {"\"special_tokens\":{\"<s>\"", "\"special_tokens\":{\"<x>\"",
+         "its template names the special token '<s>', which it does not have"},
+        {"\"Sequence\":{\"id\":\"A\"", "\"Sequence\":{\"id\":\"B\"", "more than special tokens around the text A"},
+        {"{\"type\":\"NFC\"}", "{}", "a normalizer has no type"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"N\\u0000FC\"}", "goes on behind a character 0"},
+        {"\"ids\":[3]", "\"ids\":[99999999]", "has an id of at least 4194304"},
+        {"\"ids\":[3]", "\"ids\":[77]", "its template has the id 77, and it has 4 tokens"},
+    };
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *json = replaced(cases[i][0], cases[i][1]);
+        CHECK_FAILS(ignis_tokenizer_open(write_text("damaged.json", json)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+        CHECK_MESSAGE_HAS(cases[i][2]);
+        free(json);
+    }
+}
+
+TEST(files_that_end_too_early_or_too_late)
+{
+    size_t i, size = strlen(small);
+    char *deep = (char *)malloc(4096), more[sizeof small + 1];
+    int k, at = 0;
+    DRY();
+    for (i = 0; i < size; i += 2) {
+        test_write_file(path_of("cut.json"), small, i);
+        CHECK_FAILS(ignis_tokenizer_open(path_of("cut.json")), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    }
+    CHECK_MESSAGE_HAS("of the file, ");
+    snprintf(more, sizeof more, "%s}", small);
+    CHECK_FAILS(ignis_tokenizer_open(write_text("more.json", more)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("something follows the end");
+    at += sprintf(deep + at, "{\"normalizer\":");
+    for (k = 0; k < 50; k++)
+        at += sprintf(deep + at, "{\"normalizers\":[");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("deep.json", deep)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("nested deeper than 8");
+    at = sprintf(deep, "{\"decoder\":{\"decoders\":[");
+    for (k = 0; k < 20; k++)
+        at += sprintf(deep + at, "%s{\"type\":\"Fuse\"}", k ? "," : "");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("deep.json", deep)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("more than 16 steps");
+    free(deep);
+}
+
+TEST(paths)
+{
+    DRY();
+    CHECK_FAILS(ignis_tokenizer_open(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_open(path_of("none")), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
+    CHECK_MESSAGE_HAS("none/tokenizer.json': it cannot be opened");
+    CHECK_FAILS(ignis_tokenizer_open(folder), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
+}
+
+/* a folder ---------------------------------------------------------------------------------------------------------- */
+
+static ignis_tokenizer open_folder(const char *config, const char *jinja)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/model", folder);
+    CHECK(ignis__folder_make(path));
+    snprintf(path, sizeof path, "%s/model/tokenizer.json", folder);
+    test_write_file(path, small, strlen(small));
+    snprintf(path, sizeof path, "%s/model/tokenizer_config.json", folder);
+    if (config)
+        test_write_file(path, config, strlen(config));
+    else
+        (void)ignis__file_remove(path);
+    snprintf(path, sizeof path, "%s/model/chat_template.jinja", folder);
+    if (jinja)
+        test_write_file(path, jinja, strlen(jinja));
+    else
+        (void)ignis__file_remove(path);
+    snprintf(path, sizeof path, "%s/model", folder);
+    return ignis_tokenizer_open(path);
+}
+
+TEST(what_lies_beside_the_file)
+{
+    static const struct {
+        const char *config, *jinja, *chat_template;
+        int bos, eos, padding, first, count;
+    } cases[] = {
+        {NULL, NULL, NULL, 3, -1, -1, 3, 2},
+        {"{}", NULL, NULL, 3, -1, -1, 3, 2},
+        {"{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"ab\",\"lstrip\":false},\"pad_token\":null,\"other\":[1,{}]}", NULL, NULL, 3,
+         2, -1, 3, 2},
+        {"{\"add_bos_token\":false,\"bos_token\":\"<s>\"}", NULL, NULL, 3, -1, -1, 2, 1},
+        {"{\"add_bos_token\":true,\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"b\"}", NULL, NULL, 3, 1, -1, 3, 3},
+        {"{\"add_bos_token\":null,\"eos_token\":\"none of these\",\"pad_token\":\"a\"}", NULL, NULL, 3, -1, 0, 3, 2},
+        {"{\"chat_template\":\"one\"}", NULL, "one", 3, -1, -1, 3, 2},
+        {"{\"chat_template\":\"one\"}", "two\n", "two\n", 3, -1, -1, 3, 2},
+        {NULL, "two", "two", 3, -1, -1, 3, 2},
+        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"y\"}]}", NULL, "y", 3, -1, -1, 3,
+         2},
+    };
+    ignis_tokenizer_info info;
+    ignis__tokenizer *held;
+    int32_t ids[8];
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ignis_tokenizer tokenizer = open_folder(cases[i].config, cases[i].jinja);
+        CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+        CHECK_INT(info.bos, cases[i].bos);
+        CHECK_INT(info.eos, cases[i].eos);
+        CHECK_INT(info.padding, cases[i].padding);
+        CHECK_INT(info.adds_bos, cases[i].first == 3);
+        CHECK_INT(info.has_template, cases[i].chat_template != NULL);
+        CHECK_INT(ignis_tokenizer_encode(tokenizer, "ab", 2, NULL, ids, 8), cases[i].count);
+        CHECK_INT(ids[0], cases[i].first);
+        held = ignis__tokenizer_hold("test", tokenizer);
+        CHECK(held && (cases[i].chat_template ? strcmp(held->chat_template, cases[i].chat_template) == 0 : !held->chat_template));
+        ignis__tokenizer_drop(held);
+        let_go(tokenizer);
+    }
+}
+
+TEST(what_lies_beside_the_file_is_damaged)
+{
+    char path[160];
+    DRY();
+    snprintf(path, sizeof path, "%s/model", folder);
+    let_go(open_folder(NULL, NULL));
+    (void)open_folder("{\"add_bos_token\":1}", NULL);
+    ignis_status_clear();
+    CHECK_FAILS(ignis_tokenizer_open(path), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("tokenizer_config.json': at byte 17 of the file, true or false is missing");
+    (void)open_folder("{\"chat_template\":[{\"name\":\"default\",\"template\":\"y\"}", NULL);
+    ignis_status_clear();
+    CHECK_FAILS(ignis_tokenizer_open(path), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    (void)open_folder(NULL, "\xFF");
+    ignis_status_clear();
+    CHECK_FAILS(ignis_tokenizer_open(path), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("chat_template.jinja': it is no text in UTF-8");
+}
+
+/* GGUF -------------------------------------------------------------------------------------------------------------- */
+
+static void add_number(buffer *out, uint64_t value, int bytes)
+{
+    int i;
+    for (i = 0; i < bytes; i++) {
+        unsigned char byte = (unsigned char)(value >> 8 * i);
+        add_bytes(out, &byte, 1);
+    }
+}
+
+static void add_string(buffer *out, const char *text)
+{
+    add_number(out, strlen(text), 8);
+    add_text(out, text);
+}
+
+static int gguf_keys;
+
+static void add_key(buffer *out, const char *name, uint32_t type)
+{
+    gguf_keys++;
+    add_string(out, name);
+    add_number(out, type, 4);
+}
+
+static void add_key_text(buffer *out, const char *name, const char *text)
+{
+    add_key(out, name, 8);
+    add_string(out, text);
+}
+
+static void add_key_number(buffer *out, const char *name, uint32_t value)
+{
+    add_key(out, name, 4);
+    add_number(out, value, 4);
+}
+
+/*  Texts with a space between them. */
+static void add_key_texts(buffer *out, const char *name, const char *texts, char between)
+{
+    size_t count = 1, i;
+    for (i = 0; texts[i]; i++)
+        count += texts[i] == between;
+    add_key(out, name, 9);
+    add_number(out, 8, 4);
+    add_number(out, count, 8);
+    while (count-- > 0) {
+        size_t size = 0;
+        while (texts[size] && texts[size] != between)
+            size++;
+        add_number(out, size, 8);
+        add_bytes(out, texts, size);
+        texts += size + 1;
+    }
+}
+
+static void add_key_types(buffer *out, const char *types)
+{
+    add_key(out, "tokenizer.ggml.token_type", 9);
+    add_number(out, 5, 4);
+    add_number(out, strlen(types), 8);
+    for (; *types; types++)
+        add_number(out, (uint64_t)(*types - '0'), 4);
+}
+
+static const char *write_gguf(buffer *keys)
+{
+    buffer out = {NULL, 0, 0};
+    const char *path = path_of("file.gguf");
+    add_text(&out, "GGUF");
+    add_number(&out, 3, 4);
+    add_number(&out, 0, 8);
+    add_number(&out, (uint64_t)gguf_keys, 8);
+    add_bytes(&out, keys->data, keys->size);
+    test_write_file(path, out.data, out.size);
+    free(out.data);
+    free(keys->data);
+    memset(keys, 0, sizeof *keys);
+    gguf_keys = 0;
+    return path;
+}
+
+static buffer gguf_bytes(const char *pre, const char *types)
+{
+    buffer out = {NULL, 0, 0};
+    add_key_text(&out, "tokenizer.ggml.model", "gpt2");
+    if (pre)
+        add_key_text(&out, "tokenizer.ggml.pre", pre);
+    add_key_texts(&out, "tokenizer.ggml.tokens", "a b ab <s> <u> \xC4\xA0", ' ');
+    add_key_types(&out, types);
+    add_key_texts(&out, "tokenizer.ggml.merges", "a b", '\n');
+    return out;
+}
+
+static buffer gguf_pieces(const char *types, int scores)
+{
+    static const float values[] = {0, 0, 0, 0, -1, -2, -2, -3, -1, -9, -9, -9, -9};
+    buffer out = {NULL, 0, 0};
+    int i;
+    add_key_text(&out, "tokenizer.ggml.model", "llama");
+    /* 0 ? 1 <s> 2 </s> 3 <0x0A> 4 ▁a 5 ab 6 ba 7 ▁ab 8 bb 9 ▁ 10 a 11 b 12 c */
+    add_key_texts(&out, "tokenizer.ggml.tokens",
+                  "<unk> <s> </s> <0x0A> \xE2\x96\x81"
+                  "a ab ba \xE2\x96\x81"
+                  "ab bb \xE2\x96\x81 a b c",
+                  ' ');
+    add_key_types(&out, types);
+    add_key(&out, "tokenizer.ggml.scores", 9);
+    add_number(&out, 6, 4);
+    add_number(&out, (uint64_t)scores, 8);
+    for (i = 0; i < scores; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], 4);
+        add_number(&out, bits, 4);
+    }
+    add_key_number(&out, "tokenizer.ggml.bos_token_id", 1);
+    add_key_number(&out, "tokenizer.ggml.eos_token_id", 2);
+    return out;
+}
+
+TEST(gguf_of_bytes)
+{
+    static const int32_t plain[] = {2, 5, 2, 3, 0, 4}, llama[] = {3, 2};
+    buffer keys = gguf_bytes("gpt-2", "111341");
+    ignis_tokenizer tokenizer;
+    ignis_tokenizer_info info;
+    DRY();
+    add_key_text(&keys, "tokenizer.chat_template", "{{ x }}");
+    tokenizer = ignis_tokenizer_open(write_gguf(&keys));
+    CHECK_IDS(tokenizer, "ab ab<s>a<u>", 12, NULL, plain, 6);
+    CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+    CHECK_TEXT(info.family, "gpt2");
+    CHECK_INT(info.bos, -1);
+    CHECK_INT(info.has_template, 1);
+    let_go(tokenizer);
+    keys = gguf_bytes("llama-bpe", "111341");
+    add_key_number(&keys, "tokenizer.ggml.bos_token_id", 3);
+    tokenizer = ignis_tokenizer_open(write_gguf(&keys));
+    CHECK_IDS(tokenizer, "ab", 2, NULL, llama, 2);
+    CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+    CHECK_TEXT(info.family, "llama3");
+    CHECK_INT(info.adds_bos, 1);
+    let_go(tokenizer);
+}
+
+TEST(gguf_of_pieces)
+{
+    /* of ▁ab: ▁a is better than ab; of abba: of ab and ba, which are equal, the left one, and bb comes before both */
+    static const int32_t one[] = {1, 7}, two[] = {1, 9, 12, 10, 8, 10}, three[] = {1, 9, 12, 5, 10}, byte[] = {1, 4, 3}, none[] = {1, 9, 0};
+    buffer keys = gguf_pieces("2336111111111", 13);
+    ignis_tokenizer tokenizer;
+    ignis_tokenizer_info info;
+    char out[64];
+    DRY();
+    tokenizer = ignis_tokenizer_open(write_gguf(&keys));
+    CHECK_IDS(tokenizer, "ab", 2, NULL, one, 2);
+    CHECK_IDS(tokenizer, "cabba", 5, NULL, two, 6);
+    CHECK_IDS(tokenizer, "caba", 4, NULL, three, 5);
+    CHECK_IDS(tokenizer, "a\n", 2, NULL, byte, 3);
+    CHECK_IDS(tokenizer, "xyz", 3, NULL, none, 3);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, byte, 3, NULL, out, 64), 2);
+    CHECK(memcmp(out, "a\n", 2) == 0);
+    CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+    CHECK_INT(info.bos, 1);
+    CHECK_INT(info.eos, 2);
+    CHECK_INT(info.unknown, 0);
+    CHECK_TEXT(info.family, "llama");
+    let_go(tokenizer);
+}
+
+TEST(gguf_that_is_refused)
+{
+    buffer keys = {NULL, 0, 0};
+    DRY();
+    add_key_text(&keys, "general.architecture", "llama");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("it has no tokenizer");
+    add_key_text(&keys, "tokenizer.ggml.model", "bert");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("tokenizer.ggml.model 'bert'");
+    add_key_number(&keys, "tokenizer.ggml.model", 3);
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
+    keys = gguf_bytes("falcon", "111341");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("tokenizer.ggml.pre 'falcon'");
+    keys = gguf_bytes(NULL, "111341");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    keys = gguf_bytes("gpt-2", "11134");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("it has 6 tokens, 5 token_types");
+    keys = gguf_pieces("2336111111111", 12);
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    keys = gguf_bytes("gpt-2", "131341"); /* b is no token that text becomes */
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("merge 0 joins a token");
+    keys = gguf_bytes("gpt-2", "111341");
+    add_key_number(&keys, "tokenizer.ggml.bos_token_id", 6);
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("bos_token_id is 6, and it has 6 tokens");
+    keys = gguf_bytes("gpt-2", "111341");
+    add_key_text(&keys, "tokenizer.chat_template", "\xFF");
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    add_key_text(&keys, "tokenizer.ggml.model", "gpt2");
+    add_key_text(&keys, "tokenizer.ggml.pre", "gpt-2");
+    add_key_texts(&keys, "tokenizer.ggml.tokens", "a \xFF", ' ');
+    add_key_texts(&keys, "tokenizer.ggml.merges", "a b", '\n');
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("token 1 has no score, or is no text in UTF-8");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("short.gguf", "GGUF\3")), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
+}
+
+/* handles, arguments, memory, threads ------------------------------------------------------------------------------- */
+
+TEST(handles)
+{
+    ignis_tokenizer tokenizer, none;
+    ignis_tokenizer_info info;
+    ignis_text_stream stream;
+    int32_t id = 0;
+    char out[8];
+    memset(&none, 0, sizeof none);
+    memset(&stream, 0, sizeof stream);
+    CHECK_FAILS(ignis_tokenizer_open("x"), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    DRY();
+    CHECK_STATUS(ignis_tokenizer_free(none), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    tokenizer = open_family(0);
+    stream.tokenizer = tokenizer;
+    CHECK_STATUS(ignis_tokenizer_query(tokenizer, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    let_go(tokenizer);
+    CHECK_STATUS(ignis_tokenizer_free(tokenizer), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_STATUS(ignis_tokenizer_query(tokenizer, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, &id, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, &id, 1, NULL, out, 8), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, 0, out, 8), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_text_stream_put(&stream, 0, out, 8), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    {
+        ignis_array array = {tokenizer.id};
+        CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    }
+}
+
+TEST(arguments)
+{
+    ignis_tokenizer tokenizer;
+    ignis_text_stream stream;
+    int32_t ids[2] = {0, -1};
+    char out[8];
+    DRY();
+    tokenizer = open_family(0);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, NULL, 1, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, NULL, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", -1, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", (int64_t)1 << 40, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, ids, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, NULL, 1, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 1, NULL, NULL, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, -1, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 1, NULL, out, -8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 2, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TOKEN_RANGE);
+    CHECK_MESSAGE_HAS("there is no id -1; those of this tokenizer are below");
+    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, BYTES_TOKENS + 1, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TOKEN_RANGE);
+    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, 0, NULL, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, 0, out, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    memset(&stream, 0, sizeof stream);
+    stream.tokenizer = tokenizer;
+    CHECK_FAILS(ignis_text_stream_put(NULL, 0, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_text_stream_put(&stream, 0, NULL, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_text_stream_put(&stream, 0, out, -8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_text_stream_put(&stream, -5, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TOKEN_RANGE);
+    CHECK_FAILS(ignis_text_stream_end(NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    memset(&stream, 0x55, sizeof stream);
+    CHECK_FAILS(ignis_text_stream_end(&stream, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_INT(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, ids, 2), 1); /* works after the errors */
+    let_go(tokenizer);
+}
+
+TEST(what_is_not_freed_is_reported)
+{
+    ignis_tokenizer tokenizer;
+    ignis_tokenizer_info info;
+    DRY();
+    test_leaks_expected = true;
+    tokenizer = open_family(0);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "tokenizer of 331 tokens, gpt2");
+    SETUP(&dry_setup);
+    CHECK_STATUS(ignis_tokenizer_query(tokenizer, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+}
+
+/*  Every allocation fails once, and everything that was taken is given back. */
+TEST(no_memory)
+{
+    static const char text[] =
+        "hello <|endoftext|> e\xCC\x81q\xCC\x87\xCC\xA3 \xFF wordaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    int32_t ids[256], wanted[256];
+    char out[512];
+    int family, at, count, want;
+    long long blocks;
+    desc.dry_run = true;
+    for (family = 0; family < 8; family++) {
+        const char *path = write_family(&families[family]);
+        ignis_tokenizer tokenizer;
+        bool over = false;
+        SETUP(&desc);
+        blocks = counter.blocks;
+        for (at = 1; !over; at++) {
+            fault_plan(NULL, at, 0, &counter, false);
+            tokenizer = ignis_tokenizer_open(path);
+            over = !fault_over(&counter);
+            if (over)
+                break;
+            CHECK_INT(tokenizer.id, 0);
+            CHECK(ignis_status_last() == IGNIS_ERROR_MEMORY ||
+                  ignis_status_last() == IGNIS_ERROR_IO); /* a file that could not be read whole */
+            ignis_status_clear();
+            CHECK_INT(counter.blocks, blocks);
+        }
+        want = ignis_tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, wanted, 256);
+        CHECK(want > 0 && want <= 256);
+        for (over = false, at = 1; !over; at++) {
+            fault_plan(NULL, at, 0, &counter, false);
+            count = ignis_tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, ids, 256);
+            over = !fault_over(&counter);
+            CHECK_INT(count, over ? want : -1);
+            if (!over)
+                CHECK_INT(ignis_status_last(), IGNIS_ERROR_MEMORY);
+            ignis_status_clear();
+        }
+        CHECK(memcmp(ids, wanted, sizeof *ids * (size_t)want) == 0);
+        for (over = false, at = 1; !over; at++) {
+            fault_plan(NULL, at, 0, &counter, false);
+            count = (int)ignis_tokenizer_decode(tokenizer, ids, want, NULL, out, 512);
+            over = !fault_over(&counter);
+            CHECK((count > 0) == over);
+            ignis_status_clear();
+        }
+        let_go(tokenizer);
+        CHECK_INT(counter.blocks, blocks);
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+enum { THREADS = 4, ROUNDS = 300 };
+
+static struct {
+    ignis_tokenizer tokenizer;
+    int32_t ids[256];
+    int count, wrong, freed;
+    uint64_t go, done;
+    pthread_mutex_t lock;
+} shared = {{0}, {0}, 0, 0, 0, 0, 0, PTHREAD_MUTEX_INITIALIZER};
+
+static const char thread_text[] =
+    "the tensors of the other world aren't here, hello \xE4\xB8\xAD\xE6\x96\x87; return 0;\n    if (x == 12) aaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+static void *encode_often(void *until_freed)
+{
+    int32_t ids[256];
+    char out[1024];
+    int i, count, wrong = 0, freed = 0;
+    for (i = 0; until_freed ? !freed : i < ROUNDS; i++) {
+        count = ignis_tokenizer_encode(shared.tokenizer, thread_text, sizeof thread_text - 1, NULL, ids, 256);
+        if (count < 0 && until_freed && ignis_status_last() == IGNIS_ERROR_FREED) {
+            freed = 1;
+            ignis_status_clear();
+            break;
+        }
+        wrong += count != shared.count || memcmp(ids, shared.ids, sizeof *ids * (size_t)count) != 0;
+        count = (int)ignis_tokenizer_decode(shared.tokenizer, ids, count < 0 ? 0 : count, NULL, out, sizeof out);
+        if (count < 0 && until_freed && ignis_status_last() == IGNIS_ERROR_FREED) {
+            freed = 1;
+            ignis_status_clear();
+            break;
+        }
+        wrong += count != (int)sizeof thread_text - 1;
+        ignis__atomic_add(&shared.done, 1);
+    }
+    pthread_mutex_lock(&shared.lock);
+    shared.wrong += wrong;
+    shared.freed += freed;
+    pthread_mutex_unlock(&shared.lock);
+    return NULL;
+}
+
+/*  One tokenizer, and many threads; the last time one of them is freed while they use it. */
+TEST(threads)
+{
+    static const int which[] = {0, 2, 5};
+    pthread_t threads[THREADS];
+    size_t round;
+    int i, wait;
+    DRY();
+    for (round = 0; round < 2 * sizeof which / sizeof *which; round++) {
+        bool until_freed = round % 2 == 1;
+        ignis_encode_desc desc;
+        ignis_tokenizer other = open_family(which[round / 2]);
+        memset(&desc, 0, sizeof desc);
+        shared.count = ignis_tokenizer_encode(other, thread_text, sizeof thread_text - 1, &desc, shared.ids, 256);
+        let_go(other);
+        shared.tokenizer = open_family(which[round / 2]); /* of which nothing is known yet */
+        shared.wrong = shared.freed = 0;
+        ignis__atomic_store(&shared.done, 0);
+        for (i = 0; i < THREADS; i++)
+            CHECK_INT(pthread_create(&threads[i], NULL, encode_often, until_freed ? &shared : NULL), 0);
+        for (wait = 0; until_freed && wait < 5000 && ignis__atomic_load(&shared.done) < 20; wait++)
+            test_sleep_ms(1);
+        if (until_freed)
+            let_go(shared.tokenizer);
+        for (i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        CHECK_INT(shared.wrong, 0);
+        CHECK_INT(shared.freed, until_freed ? THREADS : 0);
+        if (!until_freed)
+            let_go(shared.tokenizer);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int result;
+    if (!mkdtemp(folder))
+        return 1;
+    result = test_run(argc, argv);
+    test_remove_folder(folder);
+    return result;
+}
