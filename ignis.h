@@ -14277,7 +14277,7 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__text *why)
 {
     bool whole = true, read = false;
-    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end;
+    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
     memset(request, 0, sizeof *request);
     request->source = -1;
     request->program.options = request->options;
@@ -14543,11 +14543,13 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     warmup->device = device;
     warmup->path = ignis__copy_string(path);
     warmup->text = (char *)ignis__file_read(path, &size);
+    if (warmup->text)
+        warmup->text[size] = 0;
     if (!warmup->path)
         ignis__fail_host_memory(call, strlen(path) + 1);
     else if (!warmup->text)
         ignis__fail(IGNIS_DIAG_BUNDLE_IO, call, "the record %s cannot be read", path);
-    else if (warmup->text[size] = 0, memchr(warmup->text, 0, size))
+    else if (memchr(warmup->text, 0, size))
         ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
     else if (ignis__warmup_read(warmup))
         ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
