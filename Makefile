@@ -31,7 +31,7 @@ endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
-TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
+TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
 # What needs the headers of a graphics API is built where they are.
 VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
 OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
@@ -54,9 +54,9 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
-	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-tokenizers check-torch"
+	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-install check-manual check-prototypes check-resume check-safetensors check-serve check-tokenizers check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, and formulas"
+	@echo "make fuzz          a million damaged bundles, chat templates, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 # One page of what the headers document: build/manual.html.
@@ -124,6 +124,16 @@ $(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
+# As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
+ENGINE := $(wildcard tests/engine/*)
+$(OUT)/test_engine: $(ENGINE) $(HEADERS)
+	@mkdir -p $(OUT)/engine
+	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
+	for part in game main; do \
+	    $(CXX) -std=c++11 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/$$part.cpp -o $(OUT)/engine/$$part.o || exit 1; done
+	for part in core game; do rm -f $(OUT)/engine/lib$$part.a; $(AR) rcs $(OUT)/engine/lib$$part.a $(OUT)/engine/$$part.o || exit 1; done
+	$(CXX) $(LANE_CFLAGS) $(OUT)/engine/main.o $(OUT)/engine/libgame.a $(OUT)/engine/libcore.a -o $@ $(LDLIBS)
+
 $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
@@ -139,7 +149,7 @@ RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg cus
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 cg = $(OUT)/cg $(OUT)/cg.png
-train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
+train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors --export $(OUT)/gpt
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
 ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
@@ -175,15 +185,14 @@ soak: $(SIMULATOR) $(SOAKS)
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
-# A million damaged bundles, chat templates, files for the reader of safetensors, and formulas; it ends at the first sanitizer report.
+# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
+# disk. It ends at the first sanitizer report.
 FUZZ := 1000000
-fuzz: $(OUT)/fuzz_bundle $(OUT)/fuzz_chat $(OUT)/fuzz_file $(OUT)/fuzz_map
-	$(OUT)/fuzz_bundle $(FUZZ)
-	$(OUT)/fuzz_chat $(FUZZ)
-	$(OUT)/fuzz_file $(FUZZ)
-	$(OUT)/fuzz_map $(FUZZ)
+FUZZED := bundle chat file map text
+fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
+	$(foreach name,$(FUZZED),$(OUT)/fuzz_$(name) $(FUZZ) &&) $(OUT)/fuzz_model $$(($(FUZZ) / 10))
 
-$(OUT)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
@@ -192,6 +201,14 @@ check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
 $(OUT)/file_copy: tests/file_copy.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# GGUF files of the Python package gguf, each type of them to the bit, where that is installed.
+check-gguf: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
+
+$(OUT)/model_dump: tests/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -216,6 +233,14 @@ $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
+
+# The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a small one with random weights.
+# SOAK=1: for longer.
+check-serve: $(SIMULATOR) $(OUT)/serve
+	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
+	    $(CC) -O0 -g $(STRICT) -fsanitize=address,undefined -fno-sanitize-recover=all -Itests/serve examples/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    python3 tests/serve_test.py $(OUT)/serve_fake; \
+	    python3 tests/serve_test.py $(OUT)/serve $(OUT)/serve_model
 
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
@@ -311,13 +336,14 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := comm_job comm_nccl nccl
-WINDOWS_SHORT := array channel contract device faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
+WINDOWS_SHORT := array channel contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
 WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
 WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
-test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c)))
+test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c))) \
+    $(WINDOWS)/test_engine.exe
 
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
@@ -348,6 +374,12 @@ $(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(
 	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
 	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
 	$(WINDOWS_CC) -std=c99 -O0 -g -w -I. -I$(WINDOWS)/include -include tests/windows/posix.h $< -o $@ -static
+
+$(WINDOWS)/test_engine.exe: $(ENGINE) $(HEADERS)
+	@mkdir -p $(WINDOWS)/engine
+	for part in core.c game.cpp main.cpp; do $(WINDOWS_CC) -O0 -g -w -I. -c tests/engine/$$part -o $(WINDOWS)/engine/$${part%.*}.o || exit 1; done
+	for part in core game; do rm -f $(WINDOWS)/engine/lib$$part.a; $(AR) rcs $(WINDOWS)/engine/lib$$part.a $(WINDOWS)/engine/$$part.o || exit 1; done
+	$(WINDOWS_CC) $(WINDOWS)/engine/main.o $(WINDOWS)/engine/libgame.a $(WINDOWS)/engine/libcore.a -o $@ -static
 
 $(WINDOWS)/thunks: sim/windows/thunks.c ignis.h
 	@mkdir -p $(WINDOWS)
@@ -380,7 +412,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
@@ -391,7 +423,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-dlpack check-tokenizers check-chat)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -401,4 +433,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: check-chat test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -30,7 +30,7 @@
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
 
     HOW TO USE
 
@@ -329,6 +329,38 @@
 
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
         at all; reading a damaged or malicious one is an error, and does no harm.
+
+    ON MODELS (>>text, >>chat, >>model, >>generate)
+
+        With #define IGNIS_MODELS above the #include, in every file that uses them, language models are opened as they are published: a folder
+        of Hugging Face (config.json, model.safetensors or its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3,
+        TinyLlama, SmolLM2), Qwen2 and Qwen3. What a description asks for and Ignis does not have, a sliding window say, is refused by name.
+
+            ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
+            ignis_model_info info;
+            ignis_model_inspect(&from, &info);             // no GPU is needed: info.weight_bytes, info.cache_bytes, ...
+            ignis_model model = ignis_model_open(&from);
+            ignis_tensor logits = ignis_model_forward(model, ids);
+
+        Weights are of one dtype on the device, desc.dtype. Those that a GGUF file has quantised become numbers of that dtype as they are read:
+        an 8B model of 5 GB takes 16 GB as bf16. To keep them quantised on the device is left for a later version.
+
+        A model is trained as any other: open it with desc.requires_grad, give ignis_model_weights to an optimizer, and go backward from a
+        loss of ignis_model_forward. ignis_model_save writes a folder, which transformers opens, too. ignis_model_tensor finds a weight by its
+        name. q, k and v are the rows of one weight, as are gate and up: for training a part alone its rows have to be copied back by hand.
+
+        A sequence is the tokens of one text, and their keys and values in the model's cache. ignis_generate shows text as it grows;
+        ignis_sequence_next gives one token, ignis_sequence_next_all one of each of many texts, for which the weights are read once. Tokens
+        are drawn on the device, and a step is a graph from its second time on.
+
+            ignis_sequence sequence = ignis_sequence_begin(model);
+            ignis_sequence_text(sequence, "Once upon a time", 16);     // ignis_sequence_chat for messages, ignis_sequence_feed for ids
+            ignis_sampling_desc how = {.temperature = 0.7, .top_p = 0.9, .seed = 1};
+            int32_t id = ignis_sequence_next(sequence, &how);
+
+        The same ids give the same logits, to the bit, whatever else a step computes; so the same seed gives the same text. The cache has
+        pages for desc.sequences of desc.context tokens; forks share theirs. When it is full a call fails with IGNIS_ERROR_MEMORY, changes
+        nothing, and can be made again after another sequence was freed or truncated.
 
     ON STREAMS AND CUDART (>>stream)
 
@@ -3305,6 +3337,8 @@ typedef struct ignis_model_info {
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+    int32_t ends[16];             /* tokens that end a text, as the model's files name them */
+    int end_count;                /* of ends; 0: they name none */
 } ignis_model_info;
 
 /*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
@@ -3344,6 +3378,14 @@ IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *in
     Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
+
+/*  ignis_model_tokenizer - the tokenizer in a model's folder, or in its GGUF file
+    It is opened by the first call, so that who has ids only, in training say, neither needs one nor waits for it.
+    Returns: the tokenizer, or no handle.
+    Errors: FREED, and those of ignis_tokenizer_open: IO where the folder has none.
+    Ownership: the model's: do not free it.
+    Threads: any. */
+IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
 
 /*  ignis_model_weights - all weights of a model, each once: what an optimizer gets
     tensors may be null when capacity is 0.
@@ -3424,7 +3466,8 @@ typedef struct ignis_sequence_info {
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
-    All but the last one are computed now, 256 at a time; the last one when its logits are needed.
+    All but the last one are computed now, 256 at a time; the last one when its logits are needed. More than 64 at a time are multiplied by the
+    kernels of ignis_matmul, which are many times as fast, and round otherwise; there, too, a token has the same bits in any such piece.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
     message has the numbers), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -3433,8 +3476,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
 
 /*  ignis_sequence_next - draw a token behind the last one, and append it
-    The bits of all logits are the same alone, in a batch, in a fork, after truncating and feeding: they follow from the ids. sampling may be null:
-    the likeliest token.
+    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from which of
+    them were fed more than 64 at a time. sampling may be null: the likeliest token.
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range), MEMORY (the cache is full), UNSUPPORTED
     (this thread captures a graph), LIBRARY, COMPILE, CUDA.
@@ -3506,6 +3549,75 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
     Ownership: the handle is stale afterwards.
     Threads: any; a call that works with it ends first. */
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
+
+/*  Why a text has ended. */
+typedef enum ignis_ending {
+    IGNIS_ENDING_NONE = 0, /* it has not: there was a failure */
+    IGNIS_ENDING_TOKEN,    /* the model has drawn a token that ends texts */
+    IGNIS_ENDING_STOP,     /* one of desc.stops has come */
+    IGNIS_ENDING_LENGTH,   /* there are desc.max_tokens */
+    IGNIS_ENDING_CONTEXT,  /* the context is full */
+    IGNIS_ENDING_CALLER,   /* desc.text_fn has returned false */
+    IGNIS_ENDING_COUNT
+} ignis_ending;
+
+typedef struct ignis_generate_info {
+    ignis_ending ending;
+    int tokens;            /* that were drawn, with the one that ended the text */
+    int stop;              /* the number of the stop that has come; -1: none */
+    double seconds, first; /* that all of them, and the first one, have taken */
+} ignis_generate_info;
+
+typedef struct ignis_generate_desc {
+    ignis_sampling_desc sampling;
+    int max_tokens;      /* (as many as the context has room for) */
+    const int32_t *ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
+    int end_count;       /* of ends (0: those of the model) */
+    const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
+    int stop_count;
+    bool (*text_fn)(const char *text, size_t size,
+                    void *user_data); /* gets the text as it grows, in whole characters; false ends it (none) */
+    void *user_data;                  /* for text_fn */
+    ignis_generate_info *info;        /* is filled in, if it is not null */
+} ignis_generate_desc;
+
+/*  ignis_sequence_set - make a sequence consist of these tokens
+    What it has in common with them from the first one on stays, and is not computed again: the way to go on with a talk whose text is made anew
+    every turn.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed.
+    Ownership: ids may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count);
+
+/*  ignis_sequence_chat - make a sequence consist of a talk, up to where the model's answer begins
+    As ignis_sequence_set of what ignis_chat_encode makes of the messages by the model's own template, with add_generation_prompt. Text of messages
+    never becomes a control token.
+    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_chat_encode.
+    Ownership: messages may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count);
+
+/*  ignis_sequence_text - append a text
+    As ignis_sequence_feed of what the model's tokenizer makes of it. What the files put in front of texts (bos) comes if the sequence has no token
+    yet. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are control tokens.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_tokenizer_encode.
+    Ownership: text may be reused when the call returns.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size);
+
+/*  ignis_generate - draw tokens until the text ends, and show it as it grows
+    A stop may lie across tokens: what could still become one is held back, and never shown if it does. A token that ends the text, and those that
+    make a stop, stay in the sequence. desc may be null.
+    Returns: IGNIS_OK when the text has ended, for whatever reason: desc->info has it; else the reason of the failure, and the tokens so far stay.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0, a stop that is null or empty, max_tokens below 0); those of
+    ignis_model_tokenizer where there is a text_fn or a stop.
+    Ownership: text is valid inside text_fn alone.
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the model's device, and waits for
+    it. */
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
 
 #endif /* IGNIS_MODELS */
 
@@ -13591,6 +13703,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk")    \
     X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed")    \
     X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm")      \
+    X(GENERATE_ADD, GENERATE_CU, "ignis_generate_add")        \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate")      \
     X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache")    \
     X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy")      \
     X(GENERATE_DRAW, GENERATE_CU, "ignis_generate_draw")      \
@@ -13838,6 +13952,12 @@ static const struct {
     IGNIS__PART(CROSS_ENTROPY_ROUND, CROSS_ENTROPY_BLOCK),
     IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
     IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
+#ifdef IGNIS_MODELS
+    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
+    IGNIS__PART(GEMV_1, GEMV_8),
+    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
+    IGNIS__PART(PAGED_1, PAGED_COMBINE),
+#endif
 #undef IGNIS__PART
 };
 
@@ -14724,6 +14844,145 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 }
 
 #ifndef IGNIS_NO_TENSORS
+
+/* ===============================================================================================================
+   >>random - where random numbers begin, and what tensors keep for a thread.
+   =============================================================================================================== */
+
+/*  What the tensor sections keep of a thread. */
+typedef struct ignis__tensor_thread {
+    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
+    int scope_count, scope_capacity;
+    int no_grad;
+    uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
+    struct ignis__tape *tape;
+    struct ignis__walk *walk;       /* the innermost backward; null: none */
+    uint64_t walk_serial;           /* its serial, or 0 */
+    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                /* the function has tried to */
+    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
+    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
+} ignis__tensor_thread;
+
+IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
+#ifdef _WIN32
+#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
+#endif
+
+IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
+{
+    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
+    if (thread->setup != ignis__global.setups) {
+        thread->setup = ignis__global.setups;
+        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
+        thread->tape = NULL;
+        thread->walk = NULL;
+        thread->walk_serial = 0;
+        thread->scope_floor = thread->no_grad_floor = 0;
+        thread->unbalanced = thread->saw_trainable = false;
+        thread->watch = NULL;
+    }
+    return thread;
+}
+
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
+} ignis__random;
+
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
+    thread->random_used += ((uint64_t)numel + 3) / 4;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
+}
 
 /* ===============================================================================================================
    >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
@@ -16377,16 +16636,6 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
-/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
-    CUDA graph the counter of launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
-} ignis__random;
-
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random);
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
-
 /*  One run of a formula: the shape of its result, and of its inputs those that are arrays. Where gradients are computed, input `count` is
     the one that comes in. */
 typedef struct ignis__map_run {
@@ -17088,7 +17337,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
 }
 
 /* ===============================================================================================================
-   >>tensor - tensors, scopes, random numbers.
+   >>tensor - tensors, scopes.
    =============================================================================================================== */
 
 /*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
@@ -17121,47 +17370,7 @@ typedef struct ignis__tensor {
 
 static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
-/*  What the tensor sections keep of a thread. */
-typedef struct ignis__tensor_thread {
-    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
-    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
-    int scope_count, scope_capacity;
-    int no_grad;
-    uint64_t seed, random_used; /* blocks of four random numbers given out */
-    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
-    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
-    struct ignis__tape *tape;
-    struct ignis__walk *walk;       /* the innermost backward; null: none */
-    uint64_t walk_serial;           /* its serial, or 0 */
-    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
-    bool unbalanced;                /* the function has tried to */
-    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__watch *watch;     /* of the checkpoint whose function runs for the first time; null: none */
-} ignis__tensor_thread;
-
-IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
-#ifdef _WIN32
-#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
-#endif
 static uint64_t ignis__scope_serials;
-
-IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
-{
-    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
-    if (thread->setup != ignis__global.setups) {
-        thread->setup = ignis__global.setups;
-        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = thread->random_launches = 0;
-        thread->random_again = false;
-        thread->tape = NULL;
-        thread->walk = NULL;
-        thread->walk_serial = 0;
-        thread->scope_floor = thread->no_grad_floor = 0;
-        thread->unbalanced = thread->saw_trainable = false;
-        thread->watch = NULL;
-    }
-    return thread;
-}
 
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
@@ -17555,93 +17764,6 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__tensor_thread_now()->seed = seed;
     ignis__tensor_thread_now()->random_used = 0;
     return IGNIS_OK;
-}
-
-static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
-
-/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
-IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
-{
-    unsigned one[3] = {1, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
-    ignis__address address;
-    ignis__array *array;
-    ignis_array_desc desc;
-    ignis_array made;
-    bool ok;
-    if (!function)
-        return false;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = 1;
-    desc.shape.dim[0] = 1;
-    desc.dtype = IGNIS_I64;
-    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
-    desc.tag = "launches";
-    made = ignis__array_create(work->call, &desc);
-    if (!made.id)
-        return false;
-    (void)ignis__capture_pause();
-    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
-    ok = ignis__capture_resume(work->call, capture) && ok;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    params[0] = &address;
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
-    if (ok) {
-        ignis__array_claim(array);
-        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
-        if (ok)
-            capture->launches = array;
-        else
-            ignis__array_unclaim(work->call, array);
-    } else {
-        ignis__array_discard(work->call, &made);
-    }
-    ignis__array_drop(work->call, array);
-    return ok;
-}
-
-/*  The counter of launches for random numbers of the calling thread now, or no handle. */
-static ignis_array ignis__random_launches(void)
-{
-    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    const ignis__capture *capture = ignis__capturing();
-    ignis_array launches = IGNIS__ZERO;
-    if (thread->random_again)
-        launches.id = thread->random_launches;
-    else if (capture && capture->launches)
-        launches.id = capture->launches->slot.handle;
-    return launches;
-}
-
-/*  The numbers for so many elements of a tensor on the device of the work. */
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__capture *capture = ignis__capture_on(work->device);
-    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
-        return false;
-    random->seed = thread->seed;
-    random->first = thread->random_used;
-    random->launches.id = 0;
-    if (capture || thread->random_again)
-        random->launches = ignis__random_launches();
-    thread->random_used += ((uint64_t)numel + 3) / 4;
-    return true;
-}
-
-/*  The address of a counter of launches for a kernel; 0 for no handle. */
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
-{
-    ignis__array *array;
-    bool ok;
-    *step = 0;
-    if (!launches.id)
-        return true;
-    array = ignis__array_hold(work->call, launches);
-    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
-    if (array)
-        ignis__array_drop(work->call, array);
-    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -19857,6 +19979,7 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
+    bool steady;    /* own kernels of products are chosen so that a row has the same bits whatever rows there are */
     int count, made_count, saved_count;
     ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
@@ -20475,10 +20598,10 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile->builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
         if ((is_tiny ? ignis__gemm_tiles(p, tile->rows, tile->columns) > 4 * op->work.device->info.multiprocessors
                      : (hopper || mma) != tensor_cores) ||
-            (hopper && (!wgmma || !(packed || may_pack))))
+            (hopper && (!wgmma || !(packed || may_pack))) || (op->steady && (is_tiny || best || tile->columns > 128)))
             continue;
         q.k = hopper && p->patches_of ? p->wgmma_k : p->k;
-        for (turn = 0; turn <= (p->k < 256 ? 0 : 3); turn++) {
+        for (turn = 0; turn <= (p->k < 256 || op->steady ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, &q, tile, turn) : 1;
             double time = turn && splits == 1 ? least : ignis__gemm_time(op, dtype, &q, tile, splits);
             bool packs = !packed && (hopper || (mma && may_pack && 12 * time > time + packing));
@@ -32169,6 +32292,33 @@ typedef struct ignis__text_load {
     char fault[400];
 } ignis__text_load;
 
+static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+{
+    memset(load, 0, sizeof *load);
+    load->call = call;
+    load->tokenizer = tokenizer;
+    load->entries.size = sizeof(ignis__token_entry);
+    load->merges.size = sizeof(ignis__merge_entry);
+    load->added.size = sizeof(ignis__added);
+    tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
+}
+
+static void ignis__text_load_end(ignis__text_load *load)
+{
+    ignis__free(load->entries.items);
+    ignis__free(load->merges.items);
+    ignis__free(load->added.items);
+}
+
+/*  The text that load->json is to read. */
+static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+{
+    memset(&load->json, 0, sizeof load->json);
+    load->json.what = "the file";
+    load->json.start = load->json.at = text;
+    load->json.end = text ? text + size : NULL;
+}
+
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
 {
@@ -33164,10 +33314,7 @@ IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *pa
     text = (char *)ignis__file_read(path, size);
     if (!text)
         ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
-    memset(&load->json, 0, sizeof load->json);
-    load->json.what = "the file";
-    load->json.start = load->json.at = text;
-    load->json.end = text ? text + *size : NULL;
+    ignis__text_load_json(load, text, *size);
     return text;
 }
 
@@ -33516,12 +33663,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     }
     tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
     if (tokenizer) {
-        tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
-        load.call = call;
-        load.tokenizer = tokenizer;
-        load.entries.size = sizeof(ignis__token_entry);
-        load.merges.size = sizeof(ignis__merge_entry);
-        load.added.size = sizeof(ignis__added);
+        ignis__text_load_begin(&load, call, tokenizer);
         ignis__text_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_facts(tokenizer);
@@ -33531,9 +33673,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
                 ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
             ignis__tokenizer_destroy(tokenizer);
         }
-        ignis__free(load.entries.items);
-        ignis__free(load.merges.items);
-        ignis__free(load.added.items);
+        ignis__text_load_end(&load);
     }
     ignis__free(file);
     return handle;
@@ -37811,7 +37951,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     pieces. The table also serves who asks for a weight by name, and who writes the model back. */
 
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
-#define IGNIS__MODEL_STOPS 16
+#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
 
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
@@ -37853,7 +37993,9 @@ typedef struct ignis__model {
     ignis__stretch stretch;
     double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
     int64_t parameters, weight_bytes, file_bytes;
-    void *engine; /* what sequences share; null: there was none yet */
+    char *path;                /* as ignis_model_open was given it */
+    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
+    void *engine;              /* what sequences share; null: there was none yet */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
@@ -39356,6 +39498,16 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
 
 /* --- a model's life -------------------------------------------------------------------------------------------------------------- */
 
+static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+{
+    ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
+    if (tokenizer) {
+        (void)ignis__handle_kill(tokenizer);
+        ignis__tokenizer_drop(tokenizer);
+    }
+    handle->id = 0;
+}
+
 /*  Releases the weights. The head of a tied model is its embedding. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
@@ -39375,7 +39527,10 @@ static void ignis__model_clear(const char *call, ignis__model *model)
         }
     }
     ignis__free(model->layer);
+    ignis__free(model->path);
     model->layer = NULL;
+    model->path = NULL;
+    ignis__model_tokenizer_end(&model->tokenizer);
 }
 
 static void ignis__model_drop(const char *call, ignis__model *model)
@@ -39498,6 +39653,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->context = model->room, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
+    memcpy(info->ends, model->stops, sizeof info->ends);
+    info->end_count = model->stop_count;
     info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
@@ -39558,7 +39715,11 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     parts = ignis__model_read(call, desc, &files, &model, &count);
     if (!parts)
         return handle;
-    ok = ignis__model_allocate(call, &model, parts, count, desc);
+    model.path = ignis__copy_string(desc->path);
+    ok = model.path != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, strlen(desc->path) + 1);
+    ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
     first = ok ? ignis__lent_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
@@ -39659,6 +39820,38 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
     ignis__free(parts);
     ignis__model_drop(call, model);
     return tensor;
+}
+
+/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+{
+    ignis_tokenizer tokenizer, late;
+    ignis__mutex_lock(&model->slot.lock);
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (tokenizer.id)
+        return tokenizer;
+    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    ignis__mutex_lock(&model->slot.lock);
+    if (late.id && !model->tokenizer.id) {
+        model->tokenizer = late;
+        late.id = 0;
+    }
+    tokenizer = model->tokenizer;
+    ignis__mutex_unlock(&model->slot.lock);
+    ignis__model_tokenizer_end(&late);
+    return tokenizer;
+}
+
+IGNIS__COLD IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model handle)
+{
+    ignis__model *model = ignis__model_hold("ignis_model_tokenizer", handle);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    if (!model)
+        return tokenizer;
+    tokenizer = ignis__model_tokenizer(model);
+    ignis__model_drop("ignis_model_tokenizer", model);
+    return tokenizer;
 }
 
 IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *tensors, int capacity)
@@ -40029,6 +40222,7 @@ static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *de
 {
     memset(op, 0, offsetof(ignis__op, standing));
     op->work.call = call;
+    op->steady = true;
     return op->ok = ignis__work_begin(call, device, &op->work);
 }
 
@@ -40112,6 +40306,40 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
     ignis__op_launch(op, builtin, weights->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
 }
 
+/*  The same of many rows, by the kernels of ignis_matmul; gated: through `room`, [rows, 2 n]; added: through it, too. */
+static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                     ignis__array *weights, ignis__array *bias, ignis__array *room)
+{
+    ignis__array *to = gated || kind == IGNIS__GEMV_ADD ? room : out;
+    ignis__address result, from;
+    ignis__epilogue epilogue;
+    ignis__product product;
+    int64_t half = weights->shape.dim[0] / 2, n;
+    void *add[] = {&result, &from, &n}, *gate[] = {&result, &from, &n, &half};
+    memset(&product, 0, sizeof product);
+    memset(&epilogue, 0, sizeof epilogue);
+    product.m = count;
+    product.n = weights->shape.dim[0];
+    product.k = weights->shape.dim[1];
+    product.batch = 1;
+    product.batch_a = product.m * product.k;
+    product.batch_b = product.n * product.k;
+    product.transpose_b = 1;
+    product.dtype = (int)weights->dtype;
+    epilogue.bias = bias;
+    epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (op->ok)
+        (void)ignis__gemm_run(op, &product, to, x, weights, &epilogue);
+    ignis__op_unmake(op, 0);
+    if (to == out)
+        return;
+    result = ignis__op_write(op, out);
+    from = ignis__op_write(op, room);
+    n = product.m * (gated ? half : product.n);
+    ignis__op_launch_row(op, gated ? IGNIS__BUILTIN_GENERATE_GATE : IGNIS__BUILTIN_GENERATE_ADD, weights->dtype,
+                         ignis__clamp(ignis__ceil_div(n, 1024), 1, 4096), 256, gated ? gate : add);
+}
+
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
 static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const float *frequencies)
 {
@@ -40171,7 +40399,7 @@ typedef struct ignis__engine {
     ignis__device *device;
     ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *scratch, *logits, *scores, *biases, *draws; /* claimed */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *draws; /* claimed */
     int context, step_rows, splits, pages;
     int *uses, *free_pages; /* sequences that have a page; pages that none has */
     int free_count;
@@ -40206,7 +40434,7 @@ static int64_t ignis__engine_page_elements(const ignis__engine *e)
 IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
 {
     ignis__engine *e = (ignis__engine *)engine;
-    ignis__array **claimed[12], **held;
+    ignis__array **claimed[13], **held;
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, e->device, &binding);
     int i;
@@ -40219,7 +40447,7 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
         ignis__device_leave(&binding);
     claimed[0] = &e->cache, claimed[1] = &e->rows, claimed[2] = &e->sum, claimed[3] = &e->normed, claimed[4] = &e->qkv;
     claimed[5] = &e->attended, claimed[6] = &e->inner, claimed[7] = &e->scratch, claimed[8] = &e->logits, claimed[9] = &e->scores;
-    claimed[10] = &e->biases, claimed[11] = &e->draws;
+    claimed[10] = &e->biases, claimed[11] = &e->draws, claimed[12] = &e->room;
     for (i = 0; i < IGNIS__COUNT(claimed); i++)
         if (*claimed[i])
             ignis__array_unclaim(call, *claimed[i]);
@@ -40348,6 +40576,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
          ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
          ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
          ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+         ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
          ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
          ignis__engine_room(call, e, &e->logits, e->step_rows, stride, IGNIS_F32) &&
          ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
@@ -40357,6 +40586,16 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         return e;
     ignis__engine_destroy(call, e);
     return NULL;
+}
+
+/*  A product of rows: one by one where they are few, so that they have the same bits alone and together. */
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                  ignis__array *x, ignis__array *weights, ignis__array *bias)
+{
+    if (count <= IGNIS__STEP_ROWS)
+        ignis__step_product(op, count, kind, gated, out, x, weights, bias);
+    else
+        ignis__step_product_many(op, count, kind, gated, out, x, weights, bias, e->room);
 }
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. */
@@ -40389,13 +40628,13 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count)
         cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
         cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
         ignis__step_norm(op, count, e->normed, e->sum, l->attn_norm, l->attn_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias);
         ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->attended, l->o, l->o_bias);
         ignis__step_norm(op, count, e->normed, e->sum, l->mlp_norm, l->mlp_norm_bias, m->norm_eps, m->rms);
-        ignis__step_product(op, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
-        ignis__step_product(op, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
+        ignis__engine_product(op, e, count, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up, l->up_bias);
+        ignis__engine_product(op, e, count, IGNIS__GEMV_ADD, false, e->sum, e->inner, l->down, l->down_bias);
     }
 }
 
@@ -40993,6 +41232,293 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         status = ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
     ignis__sequence_drop(call, s);
     return status;
+}
+
+/* --- text out --------------------------------------------------------------------------------------------------------------- */
+
+/*  Text that was not shown yet. */
+typedef struct ignis__showing {
+    const char *call;
+    const ignis_generate_desc *desc;
+    ignis_text_stream stream;
+    int tokens; /* that the tokenizer has; those behind them are no text */
+    char *text;
+    size_t size, capacity;
+    int stop; /* that has come; -1: none */
+    bool cancelled;
+} ignis__showing;
+
+/*  Room for so many bytes more. */
+static bool ignis__showing_room(ignis__showing *show, size_t more)
+{
+    size_t capacity = show->capacity ? show->capacity : 256;
+    char *text;
+    if (show->size + more <= show->capacity)
+        return true;
+    while (capacity < show->size + more)
+        capacity *= 2;
+    text = (char *)ignis__alloc(capacity);
+    if (!text)
+        return ignis__fail_host_memory(show->call, capacity) == IGNIS_OK;
+    if (show->size)
+        memcpy(text, show->text, show->size);
+    ignis__free(show->text);
+    show->text = text;
+    show->capacity = capacity;
+    return true;
+}
+
+/*  Whether the text has a stop at a place, or, there being too little of it, may have it yet. */
+static bool ignis__showing_may_stop(const ignis__showing *show, size_t at, int stop, bool *whole)
+{
+    size_t length = strlen(show->desc->stops[stop]), left = show->size - at;
+    *whole = left >= length;
+    return memcmp(show->text + at, show->desc->stops[stop], *whole ? length : left) == 0;
+}
+
+/*  Shows what may be shown: up to a stop, or to where one may begin; ends: all of it. */
+static void ignis__showing_go(ignis__showing *show, bool ends)
+{
+    size_t shown = 0;
+    bool whole, held = false;
+    int i;
+    while (shown < show->size && show->stop < 0 && !held) {
+        for (i = 0; i < show->desc->stop_count && show->stop < 0; i++)
+            if (ignis__showing_may_stop(show, shown, i, &whole)) {
+                show->stop = whole ? i : show->stop;
+                held = held || (!whole && !ends);
+            }
+        shown += show->stop < 0 && !held;
+    }
+    if (shown > 0 && !show->cancelled && show->desc->text_fn)
+        show->cancelled = !show->desc->text_fn(show->text, shown, show->desc->user_data);
+    memmove(show->text, show->text + shown, show->size - shown);
+    show->size -= shown;
+}
+
+/*  Takes one more token; below 0: the text has ended. */
+static bool ignis__showing_put(ignis__showing *show, int32_t id)
+{
+    int room = 64, size;
+    if (!show->stream.tokenizer.id || id >= show->tokens)
+        return true;
+    for (;;) {
+        if (!ignis__showing_room(show, (size_t)room))
+            return false;
+        size = id < 0 ? ignis_text_stream_end(&show->stream, show->text + show->size, room)
+                      : ignis_text_stream_put(&show->stream, id, show->text + show->size, room);
+        if (size < 0)
+            return false;
+        if (size <= room)
+            break;
+        room = size;
+    }
+    show->size += (size_t)size;
+    ignis__showing_go(show, id < 0);
+    return true;
+}
+
+/*  False, and reported: a number or text of desc is none. */
+static bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
+{
+    int i;
+    if (desc->max_tokens < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) == IGNIS_OK;
+    if (desc->stop_count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) == IGNIS_OK;
+    if (desc->end_count > 0 && !desc->ends)
+        return ignis__fail_null(call, "desc->ends") == IGNIS_OK;
+    if (desc->stop_count && !desc->stops)
+        return ignis__fail_null(call, "desc->stops") == IGNIS_OK;
+    for (i = 0; i < desc->stop_count; i++)
+        if (!desc->stops[i] || !*desc->stops[i])
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
+    return true;
+}
+
+/*  Draws one token; -1: the context is full, -2: a failure. */
+static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling)
+{
+    int32_t id = -1;
+    ignis__mutex_lock(&s->engine->lock);
+    if (s->length < s->engine->context)
+        id = ignis__engine_run(call, &s, 1, sampling, true, NULL) ? s->ids[s->length - 1] : -2;
+    ignis__mutex_unlock(&s->engine->lock);
+    return id;
+}
+
+static bool ignis__generate_ends(const ignis__sequence *s, const ignis_generate_desc *desc, int32_t id)
+{
+    const int32_t *ends = desc->end_count > 0 ? desc->ends : s->model->stops;
+    int count = desc->end_count > 0 ? desc->end_count : desc->end_count < 0 ? 0 : s->model->stop_count, i;
+    for (i = 0; i < count && ends[i] != id;)
+        i++;
+    return i < count;
+}
+
+/*  The loop of ignis_generate, on a held sequence. */
+static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_generate_info *info)
+{
+    const ignis_generate_desc *desc = show->desc;
+    int64_t begin = ignis__monotonic_ns();
+    int32_t id;
+    while (!info->ending) {
+        if (desc->max_tokens && info->tokens == desc->max_tokens) {
+            info->ending = IGNIS_ENDING_LENGTH;
+            break;
+        }
+        id = ignis__generate_next(show->call, s, &desc->sampling);
+        info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
+        if (id == -2)
+            return false;
+        if (id == -1) {
+            info->ending = IGNIS_ENDING_CONTEXT;
+            break;
+        }
+        info->first = info->tokens++ ? info->first : info->seconds;
+        if (ignis__generate_ends(s, desc, id))
+            info->ending = IGNIS_ENDING_TOKEN;
+        else if (!ignis__showing_put(show, id))
+            return false;
+        else if (show->cancelled)
+            info->ending = IGNIS_ENDING_CALLER;
+        else if (show->stop >= 0)
+            info->ending = IGNIS_ENDING_STOP;
+    }
+    if (show->cancelled || show->stop >= 0)
+        return true;
+    if (!ignis__showing_put(show, -1))
+        return false;
+    info->ending = show->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc)
+{
+    static const char call[] = "ignis_generate";
+    static const ignis_generate_desc defaults = IGNIS__ZERO;
+    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis_generate_info info = IGNIS__ZERO;
+    ignis_tokenizer_info tokenizer;
+    ignis__showing show;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    memset(&show, 0, sizeof show);
+    show.call = call;
+    show.desc = desc ? desc : &defaults;
+    show.stop = -1;
+    ok = !ignis__capture_refuses(call) && ignis__generate_check(call, show.desc);
+    if (ok && (show.desc->text_fn || show.desc->stop_count)) {
+        show.stream.tokenizer = ignis__model_tokenizer(s->model);
+        show.stream.inside = true;
+        ok = show.stream.tokenizer.id && ignis_tokenizer_query(show.stream.tokenizer, &tokenizer) == IGNIS_OK;
+        show.tokens = ok ? tokenizer.tokens : 0;
+    }
+    ok = ok && ignis__generate_run(&show, s, &info);
+    info.stop = show.stop;
+    if (desc && desc->info)
+        *desc->info = info;
+    ignis__free(show.text);
+    ignis__sequence_drop(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer, const char *text,
+                                       int64_t size, int *count)
+{
+    ignis_encode_desc encode = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    encode.no_bos = s->length > 0;
+    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)*count + 1));
+    if (!ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)*count + 1));
+    else
+        (void)ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count);
+    return ids;
+}
+
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size)
+{
+    static const char call[] = "ignis_sequence_text";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    int count = 0;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    if (!text)
+        ignis__fail_null(call, "text");
+    else if (size < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
+    else
+        tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        ids = ignis__sequence_encode(call, s, tokenizer, text, size, &count);
+    ok = ids && ignis__sequence_append(call, s, ids, count);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What a sequence has in common with tokens stays, the rest is computed. */
+static bool ignis__sequence_become(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+{
+    int common = 0;
+    if (count > s->engine->context)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count, s->engine->context) == IGNIS_OK;
+    while (common < count && common < s->length && s->ids[common] == ids[common])
+        common++;
+    ignis__sequence_cut(s, common);
+    return ignis__sequence_append(call, s, ids + common, count - common);
+}
+
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    static const char call[] = "ignis_sequence_set";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    bool ok = false;
+    if (!s)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = ignis__sequence_become(call, s, ids, count);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count)
+{
+    static const char call[] = "ignis_sequence_chat";
+    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis_chat_desc desc = IGNIS__ZERO;
+    ignis_tokenizer tokenizer;
+    int32_t *ids = NULL;
+    int tokens = -1;
+    bool ok;
+    if (!s)
+        return ignis__failed();
+    desc.add_generation_prompt = true;
+    desc.now = ignis__wall_ns() / 1000000000; /* the same for both calls */
+    tokenizer = ignis__model_tokenizer(s->model);
+    if (tokenizer.id)
+        tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
+    if (tokens >= 0)
+        ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
+    if (tokens >= 0 && !ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
+    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens && ignis__sequence_become(call, s, ids, tokens);
+    ignis__free(ids);
+    ignis__sequence_leave(call, s);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static void ignis__sequences_close(const char *call)
@@ -43385,6 +43911,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
 #define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
 #define ignis_model_tensor(...) IGNIS__AT(ignis_model_tensor(__VA_ARGS__))
+#define ignis_model_tokenizer(...) IGNIS__AT(ignis_model_tokenizer(__VA_ARGS__))
 #define ignis_model_forward(...) IGNIS__AT(ignis_model_forward(__VA_ARGS__))
 #endif
 

@@ -29,7 +29,7 @@
         gemm_hopper.cu             505 lines   23342 bytes
         gemm_mma.cu                230 lines   10796 bytes
         gemv.cu                    109 lines    4464 bytes
-        generate.cu                409 lines   16915 bytes
+        generate.cu                429 lines   17813 bytes
         generate.cuh                35 lines    1485 bytes
         hopper.cuh                 392 lines   24013 bytes
         image.cuh                   57 lines    2321 bytes
@@ -52,7 +52,7 @@
         scan.cu                    174 lines    7263 bytes
         shape.cu                   203 lines    9830 bytes
         softmax.cu                 681 lines   31212 bytes
-        sort.cu                    527 lines   23331 bytes
+        sort.cu                    529 lines   23307 bytes
         strided.cuh                 35 lines    1512 bytes
         upsample.cu                129 lines    5592 bytes
 */
@@ -8260,6 +8260,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "    One program per element type: compiled with -DIGNIS_T=<1 to 4>.",
     "*/",
     "#include \"ignis.cuh\"",
+    "#include \"activation.cuh\"",
     "#include \"rope.cuh\"",
     "#include \"generate.cuh\"",
     "",
@@ -8336,6 +8337,24 @@ static const char *const ignis__lines_generate_cu[] = {
     "        y[i] = T((x[i] - mean) * factor * W(weight[i]) + (bias ? W(bias[i]) : W(0)));",
     "}",
     "",
+    "/* --- behind the products of prompts: elements ------------------------------------------------------------------------------------- */",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_add(W *sum, const T *x, long long n)",
+    "{",
+    "    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)",
+    "        sum[i] += W(x[i]);",
+    "}",
+    "",
+    "/*  silu of the first half of each row, times the second; y has n elements. */",
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, long long n, long long half)",
+    "{",
+    "    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {",
+    "        const T *row = x + i / half * 2 * half + i % half;",
+    "        const W gate = W(row[0]);",
+    "        y[i] = T(gate * sigmoid(gate) * W(row[half]));",
+    "    }",
+    "}",
+    "",
     "/* --- the cache --------------------------------------------------------------------------------------------------------------------- */",
     "",
     "/*  ignis.h has the same struct. */",
@@ -8369,6 +8388,7 @@ static const char *const ignis__lines_generate_cu[] = {
     "        for (int i = lane; i < p.head_dim; i += 32)",
     "            squares += W(from[i]) * W(from[i]);",
     "        factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));",
+    "        __syncwarp(); /* q is written where all lanes have read */",
     "    }",
     "    for (int i = lane; i < half; i += 32) {",
     "        W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;",
@@ -12901,6 +12921,17 @@ static const char *const ignis__lines_sort_cu[] = {
     "    }",
     "}",
     "",
+    "/*  The sum of the numbers of a warp's lanes up to one's own. */",
+    "__device__ inline uint32_t sum_up_to_lane(uint32_t x)",
+    "{",
+    "#pragma unroll",
+    "    for (int distance = 1; distance < 32; distance *= 2) {",
+    "        const uint32_t lower = __shfl_up_sync(0xffffffff, x, distance);",
+    "        x += (int)(threadIdx.x % 32) >= distance ? lower : 0;",
+    "    }",
+    "    return x;",
+    "}",
+    "",
     "/*  A warp makes each count the sum of those before it, and counts[DIGITS] that of all. */",
     "__device__ inline void sum_digits(uint32_t *counts)",
     "{",
@@ -12911,13 +12942,7 @@ static const char *const ignis__lines_sort_cu[] = {
     "        count[i] = counts[lane * (DIGITS / 32) + i];",
     "        sum += count[i];",
     "    }",
-    "    uint32_t up_to_me = sum;",
-    "#pragma unroll",
-    "    for (int distance = 1; distance < 32; distance *= 2) {",
-    "        const uint32_t lower = __shfl_up_sync(0xffffffff, up_to_me, distance);",
-    "        up_to_me += lane >= distance ? lower : 0;",
-    "    }",
-    "    uint32_t before = up_to_me - sum;",
+    "    uint32_t before = sum_up_to_lane(sum) - sum;",
     "#pragma unroll",
     "    for (int i = 0; i < DIGITS / 32; i++) {",
     "        counts[lane * (DIGITS / 32) + i] = before;",
@@ -13151,11 +13176,8 @@ static const char *const ignis__lines_sort_cu[] = {
     "template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)",
     "{",
     "    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;",
-    "    uint32_t sum = x, before = 0;",
-    "    for (int distance = 1; distance < 32; distance *= 2) {",
-    "        const uint32_t lower = __shfl_up_sync(0xffffffff, sum, distance);",
-    "        sum += lane >= distance ? lower : 0;",
-    "    }",
+    "    const uint32_t sum = sum_up_to_lane(x);",
+    "    uint32_t before = 0;",
     "    __syncthreads();",
     "    if (lane == 31)",
     "        warp_sums[warp] = sum;",
@@ -13453,7 +13475,7 @@ static const ignis__source ignis__sources[] = {
     {"gemm_hopper.cu", 0x0a43df09cb1d918bULL, ignis__lines_gemm_hopper_cu, 505},
     {"gemm_mma.cu", 0xf5753378ba25309dULL, ignis__lines_gemm_mma_cu, 230},
     {"gemv.cu", 0x629e55a67bd3be1dULL, ignis__lines_gemv_cu, 109},
-    {"generate.cu", 0x2214da9100f444f0ULL, ignis__lines_generate_cu, 409},
+    {"generate.cu", 0xc55d914a47f23d67ULL, ignis__lines_generate_cu, 429},
     {"generate.cuh", 0x8234df750e07406fULL, ignis__lines_generate_cuh, 35},
     {"hopper.cuh", 0xe7c1fd9d7534b39fULL, ignis__lines_hopper_cuh, 392},
     {"image.cuh", 0x3b46168eea6087d9ULL, ignis__lines_image_cuh, 57},
@@ -13476,7 +13498,7 @@ static const ignis__source ignis__sources[] = {
     {"scan.cu", 0xb636e9c2394194b4ULL, ignis__lines_scan_cu, 174},
     {"shape.cu", 0x8d1599a5b7cecb2cULL, ignis__lines_shape_cu, 203},
     {"softmax.cu", 0x7653c6626529fe24ULL, ignis__lines_softmax_cu, 681},
-    {"sort.cu", 0x7dcc34da6ce44591ULL, ignis__lines_sort_cu, 527},
+    {"sort.cu", 0x11f4aa7ed206dc19ULL, ignis__lines_sort_cu, 529},
     {"strided.cuh", 0x61d5f5fb5a9fef69ULL, ignis__lines_strided_cuh, 35},
     {"upsample.cu", 0xbbafb758214e676bULL, ignis__lines_upsample_cu, 129},
 };

@@ -6,12 +6,10 @@
 
 Weights are f32, as torch.nn's modules have them, where PyTorch is faster with that.
 """
-import sys
-
 import torch
 import torch.nn.functional as F
 
-from peer_timing import seconds
+from peer_timing import printed_times, seconds
 
 
 def layers():
@@ -37,10 +35,7 @@ def main():
     if not torch.cuda.is_available():
         print("skipped: no GPU")
         return
-    ours = {}
-    for path in sys.argv[1:]:
-        with open(path) as file:
-            ours = {words[0]: float(words[1]) for words in map(str.split, file) if len(words) > 2 and words[2] == "ms"}
+    ours = printed_times()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n{'':<18} {'eager':>10} {'compiled':>13}")
     for name, n, size, channels, fn in layers():
         for backward in (False, True):

@@ -3,11 +3,9 @@
 
     ./bench_shape > shape.txt; python3 bench/peer_shape.py [shape.txt]
 """
-import sys
-
 import torch
 
-from peer_timing import seconds
+from peer_timing import printed_times, seconds
 
 N = 8192
 
@@ -16,10 +14,7 @@ def main():
     if not torch.cuda.is_available():
         print("skipped: no GPU")
         return
-    ours = {}
-    for path in sys.argv[1:]:
-        with open(path) as file:
-            ours = {words[0]: float(words[1]) for words in map(str.split, file) if len(words) > 2 and words[2] == "ms"}
+    ours = printed_times()
     x, src, row = torch.randn(N, N, device="cuda"), torch.randn(N, N, device="cuda"), torch.randn(1, N, device="cuda")
     half = torch.randn(N, N, device="cuda", dtype=torch.bfloat16)
     index, ids = torch.randint(0, N, (N, N), device="cuda"), torch.randint(0, N, (N,), device="cuda")

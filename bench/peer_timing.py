@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What the peers of bench_matmul and bench_shape share: the time of a call."""
+"""What the peers of the benchmarks share: the time of a call, and the times that a benchmark has printed."""
 import statistics
+import sys
 import time
 
 import torch
@@ -22,3 +23,12 @@ def seconds(run, rounds=15):
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) / runs)
     return statistics.median(times)
+
+
+def printed_times():
+    """The milliseconds by name in the files that the command line names, of lines "name value ms"."""
+    times = {}
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            times.update((words[0], float(words[1])) for words in map(str.split, file) if len(words) > 2 and words[2] == "ms")
+    return times

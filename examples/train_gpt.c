@@ -11,7 +11,8 @@
     The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what
     it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
     ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
-    what can be changed. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
+    what can be changed. --export folder also writes the model as Hugging Face has GPT-2, for ignis_model_open and transformers: its
+    tokens are bytes. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
 
     ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth of every batch. While
     backward goes on they average their gradients, and so take equal steps. The losses are those of one GPU, up to rounding. Under
@@ -33,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,6 +99,7 @@ typedef struct settings {
     double lr;
     int64_t graph, sample, gpus;
     const char *text, *save, *resume, *out;
+    const char *folder; /* of --export; null: none */
     const char *prompt; /* null: the beginning of the held-out text */
 } settings;
 
@@ -108,7 +111,8 @@ static const char help[] = "train_gpt [text file] [--option value ...]\n"
                            "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
                            "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
                            "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
-                           "  --gpus n        that share the work           --prompt text   what samples go on from\n";
+                           "  --gpus n        that share the work           --prompt text   what samples go on from\n"
+                           "  --export folder the model for others, too\n";
 
 static settings settings_default(int is_simulator)
 {
@@ -182,6 +186,8 @@ static void settings_read(settings *s, int argc, char **argv)
             s->resume = value;
         } else if (strcmp(name, "--out") == 0) {
             s->out = value;
+        } else if (strcmp(name, "--export") == 0) {
+            s->folder = value;
         } else if (strcmp(name, "--prompt") == 0 && *value) {
             s->prompt = value;
         } else {
@@ -704,6 +710,48 @@ static void run_save(run *r)
     check();
 }
 
+/*  Writes the model as Hugging Face has GPT-2: other names, and matrices the other way round, [in, out]. */
+static void run_export(run *r)
+{
+    static const char *const names[][2] = {{"bytes", "wte.weight"},    {"positions", "wpe.weight"}, {"norm.weight", "ln_f.weight"},
+                                           {"norm.bias", "ln_f.bias"}, {"norm1", "ln_1"},           {"qkv", "attn.c_attn"},
+                                           {"out", "attn.c_proj"},     {"norm2", "ln_2"},           {"up", "mlp.c_fc"},
+                                           {"down", "mlp.c_proj"}};
+    const model *m = r->model;
+    ignis_scope scope = ignis_scope_begin();
+    contents *c = (contents *)allocate(1, sizeof *c);
+    char path[1024], name[48], part[16];
+    FILE *file;
+    int i, k, block = 0;
+    mkdir(r->set.folder, 0777); /* it may be there */
+    for (i = 0; i < m->count; i++) {
+        bool in_block = sscanf(m->names[i], "block.%d.%15[a-z0-9]", &block, part) == 2;
+        for (k = 0; strcmp(in_block ? part : m->names[i], names[k][0]) != 0; k++)
+            continue;
+        snprintf(name, sizeof name, "h.%d.%s%s", block, names[k][1], strrchr(m->names[i], '.'));
+        contents_add(c, "transformer.", in_block ? name : names[k][1],
+                     in_block && m->is_matrix[i] ? ignis_transpose(m->parameters[i], 0, 1) : m->parameters[i]);
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", r->set.folder);
+    ignis_save(path, c->names, c->tensors, c->count);
+    ignis_scope_end(scope);
+    free(c);
+    check();
+    snprintf(path, sizeof path, "%s/config.json", r->set.folder);
+    file = fopen(path, "wb");
+    if (!file)
+        give_up("cannot write ", path);
+    fprintf(file,
+            "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %lld, \"n_embd\": "
+            "%lld,\n"
+            " \"n_layer\": %d, \"n_head\": %lld, \"n_inner\": %lld, \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,\n"
+            " \"torch_dtype\": \"%s\", \"tie_word_embeddings\": true}\n",
+            BYTES, (long long)m->context, (long long)m->width, m->layers, (long long)m->heads, (long long)(4 * m->width),
+            r->set.bf16 ? "bfloat16" : "float32");
+    if (fclose(file) != 0)
+        give_up("cannot write ", path);
+}
+
 /*  The settings that a file was saved with: the sizes of the model must be known before it can be made. */
 static void settings_load(settings *s)
 {
@@ -929,6 +977,8 @@ int main(int argc, char **argv)
         return ignis_shutdown() != IGNIS_OK;
     }
     run_save(&r);
+    if (r.set.folder)
+        run_export(&r);
     printf("\n");
     if (r.stopped)
         printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text, r.set.save);

@@ -5,6 +5,7 @@
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 */
 #include "ignis.cuh"
+#include "activation.cuh"
 #include "rope.cuh"
 #include "generate.cuh"
 
@@ -81,6 +82,24 @@ extern "C" __global__ void __launch_bounds__(256)
         y[i] = T((x[i] - mean) * factor * W(weight[i]) + (bias ? W(bias[i]) : W(0)));
 }
 
+/* --- behind the products of prompts: elements ------------------------------------------------------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_add(W *sum, const T *x, long long n)
+{
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
+        sum[i] += W(x[i]);
+}
+
+/*  silu of the first half of each row, times the second; y has n elements. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, long long n, long long half)
+{
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
+        const T *row = x + i / half * 2 * half + i % half;
+        const W gate = W(row[0]);
+        y[i] = T(gate * sigmoid(gate) * W(row[half]));
+    }
+}
+
 /* --- the cache --------------------------------------------------------------------------------------------------------------------- */
 
 /*  ignis.h has the same struct. */
@@ -114,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(32) ignis_generate_cache(cache_para
         for (int i = lane; i < p.head_dim; i += 32)
             squares += W(from[i]) * W(from[i]);
         factor = W(1) / sqrt(ignis_warp_sum(squares) / W(p.head_dim) + W(p.eps));
+        __syncwarp(); /* q is written where all lanes have read */
     }
     for (int i = lane; i < half; i += 32) {
         W a = W(from[i]), b = W(from[i + half]), sine = 0, cosine = 1;

@@ -173,6 +173,17 @@ template <int rounds> __device__ inline void rank_in_warp(uint32_t (&digits)[rou
     }
 }
 
+/*  The sum of the numbers of a warp's lanes up to one's own. */
+__device__ inline uint32_t sum_up_to_lane(uint32_t x)
+{
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t lower = __shfl_up_sync(0xffffffff, x, distance);
+        x += (int)(threadIdx.x % 32) >= distance ? lower : 0;
+    }
+    return x;
+}
+
 /*  A warp makes each count the sum of those before it, and counts[DIGITS] that of all. */
 __device__ inline void sum_digits(uint32_t *counts)
 {
@@ -183,13 +194,7 @@ __device__ inline void sum_digits(uint32_t *counts)
         count[i] = counts[lane * (DIGITS / 32) + i];
         sum += count[i];
     }
-    uint32_t up_to_me = sum;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const uint32_t lower = __shfl_up_sync(0xffffffff, up_to_me, distance);
-        up_to_me += lane >= distance ? lower : 0;
-    }
-    uint32_t before = up_to_me - sum;
+    uint32_t before = sum_up_to_lane(sum) - sum;
 #pragma unroll
     for (int i = 0; i < DIGITS / 32; i++) {
         counts[lane * (DIGITS / 32) + i] = before;
@@ -423,11 +428,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
 template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_t *warp_sums, uint32_t *all)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t sum = x, before = 0;
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const uint32_t lower = __shfl_up_sync(0xffffffff, sum, distance);
-        sum += lane >= distance ? lower : 0;
-    }
+    const uint32_t sum = sum_up_to_lane(x);
+    uint32_t before = 0;
     __syncthreads();
     if (lane == 31)
         warp_sums[warp] = sum;

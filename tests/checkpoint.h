@@ -538,7 +538,7 @@ static void ck_head(const ck_model *m, double *x, const double *w, const double 
 }
 
 /*  logits [seq, vocab] of ids [seq]. */
-static void ck_forward(const ck_model *m, const int32_t *ids, int seq, double *logits)
+static inline void ck_forward(const ck_model *m, const int32_t *ids, int seq, double *logits)
 {
     int h = m->hidden, d = m->head_dim, q = m->heads * d, k = m->kv_heads * d, width = q + 2 * k, l, s, i, j, n, head;
     bool gpt2 = ck_is_gpt2(m);

@@ -139,6 +139,34 @@ static inline void check_shape_is(int line, ignis_tensor tensor, ignis_shape exp
 
 static inline void let_go(ignis_tensor tensor) { CHECK_OK(ignis_tensor_release(tensor)); }
 
+/*  centre + scale * noise, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
+static inline ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double centre, double scale, int64_t offset,
+                                    bool requires_grad)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1));
+    ignis_array whole = make(IGNIS_SHAPE(numel + offset), dtype), part = ignis_array_slice(whole, 0, offset, numel);
+    ignis_array view = ignis_array_reshape(part, shape);
+    ignis_tensor tensor;
+    for (i = 0; i < numel; i++)
+        values[i] = centre + scale * noise(seed, i);
+    CHECK_OK(ignis_array_from_host(view, values, IGNIS_F64, numel));
+    tensor = ignis_tensor_from_array(view, requires_grad);
+    drop(view), drop(part), drop(whole);
+    free(values);
+    return tensor;
+}
+
+/*  Runs backward from y with noise as its gradient, whose values it returns. */
+static inline double *backward_from(ignis_tensor y, ignis_dtype dtype, uint64_t seed, int64_t offset)
+{
+    ignis_tensor grad = noise_at(shape_of(y), dtype, seed, 0, 1, offset, false);
+    double *values = tensor_values(grad);
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(grad)));
+    let_go(grad);
+    return values;
+}
+
 static inline ignis_tensor no_tensor(void)
 {
     ignis_tensor none = {0};

@@ -2,6 +2,7 @@
 /*  test_generate.c - generation: products, cache, attention and draw against references in double, rows with the same bits alone and among
     others */
 #define IGNIS_MODELS
+#include "fault.h"
 #include "tensor.h"
 
 #include <math.h>
@@ -575,12 +576,13 @@ typedef struct test_model {
     double *embedding, *positions, *norm, *norm_bias, *head, *part[4][PARTS];
 } test_model;
 
+static uint64_t weight_seed;
+
 static ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add, double **numbers)
 {
-    static uint64_t seed;
     int64_t i;
     ignis_tensor tensor;
-    double *values = rounded_noise(dims, IGNIS_F64, ++seed, factor);
+    double *values = rounded_noise(dims, IGNIS_F64, ++weight_seed, factor);
     for (i = 0; i < shape_numel(dims); i++)
         values[i] += add;
     tensor = tensor_of(values, dims, shape->dtype, false);
@@ -596,6 +598,7 @@ static void test_model_begin(test_model *t, const test_shape *shape, int context
            own = shape->heads * shape->head_dim;
     memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
     memset(t, 0, sizeof *t);
+    weight_seed = 0; /* equal shapes are equal models */
     t->shape = *shape;
     t->model = m;
     m->layers = shape->layers, m->heads = shape->heads, m->kv_heads = shape->kv_heads, m->head_dim = shape->head_dim;
@@ -1061,11 +1064,13 @@ TEST(limits_and_errors)
 }
 
 /*  A thread for each sequence of one model, and two threads at one of them. */
+enum { THREAD_DRAWN = 6 };
+
 typedef struct text_thread {
     ignis_model model;
     ignis_sequence shared;
     int number;
-    int32_t drawn[12];
+    int32_t drawn[THREAD_DRAWN];
 } text_thread;
 
 static void *text_run(void *context)
@@ -1077,7 +1082,7 @@ static void *text_run(void *context)
     int k;
     prompt_of(t->number, 20 + t->number, ids);
     CHECK_OK(ignis_sequence_feed(s, ids, 20 + t->number));
-    for (k = 0; k < 12; k++) {
+    for (k = 0; k < THREAD_DRAWN; k++) {
         t->drawn[k] = ignis_sequence_next(s, &sampling);
         if (t->shared.id)
             CHECK(ignis_sequence_next(t->shared, NULL) >= 0);
@@ -1120,42 +1125,66 @@ TEST(threads_draw_side_by_side)
     }
     other = ignis_sequence_begin(t.handle); /* what two threads have drawn in turns is what one draws */
     CHECK_OK(ignis_sequence_feed(other, ids, 4));
-    for (i = 0; i < 12 * THREADS; i++)
+    for (i = 0; i < THREAD_DRAWN * THREADS; i++)
         CHECK(ignis_sequence_next(other, NULL) >= 0);
-    CHECK_INT(ignis_sequence_ids(shared, all, 64), 4 + 12 * THREADS);
-    CHECK_INT(ignis_sequence_ids(other, one, 64), 4 + 12 * THREADS);
-    CHECK(memcmp(all, one, sizeof *all * (4 + 12 * THREADS)) == 0);
+    CHECK_INT(ignis_sequence_ids(shared, all, 64), 4 + THREAD_DRAWN * THREADS);
+    CHECK_INT(ignis_sequence_ids(other, one, 64), 4 + THREAD_DRAWN * THREADS);
+    CHECK(memcmp(all, one, sizeof *all * (4 + THREAD_DRAWN * THREADS)) == 0);
     CHECK_OK(ignis_sequence_free(shared));
     CHECK_OK(ignis_sequence_free(other));
     test_model_end(&t);
 }
 
-/*  A prompt of two chunks, and the same in other pieces. */
+/*  A prompt of two chunks, in pieces of more than 64 tokens in two ways, and token by token: the same bits where it is promised, the same numbers
+    everywhere. */
+static void check_long_prompt(const test_shape *shape, double tolerance)
+{
+    enum { LENGTH = 300, WAYS = 3 };
+    static const int pieces[WAYS][5] = {{300}, {170, 130}, {60, 60, 60, 60, 60}};
+    int32_t ids[LENGTH];
+    float logits[WAYS][128], again[128];
+    ignis_sequence s;
+    test_model t;
+    int i, k, at, far = 0;
+    test_model_begin(&t, shape, LENGTH, WAYS);
+    prompt_of(3, LENGTH, ids);
+    for (i = 0; i < WAYS; i++) {
+        s = ignis_sequence_begin(t.handle);
+        for (at = k = 0; at < LENGTH; at += pieces[i][k++])
+            CHECK_OK(ignis_sequence_feed(s, ids + at, pieces[i][k]));
+        CHECK_OK(ignis_sequence_logits(s, logits[i], shape->vocab));
+        CHECK_OK(ignis_sequence_free(s));
+    }
+    for (k = 0; k < shape->vocab; k++)
+        for (i = 1; i < WAYS; i++)
+            far += fabs((double)logits[i][k] - (double)logits[0][k]) > tolerance;
+    CHECK_INT(far, 0);
+    /* the last 43 tokens one by one, as in the first way: a piece's last token is computed with the next one */
+    s = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, 280));
+    CHECK_OK(ignis_sequence_feed(s, ids + 280, 20));
+    CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
+    CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_truncate(s, 150));
+    CHECK_OK(ignis_sequence_feed(s, ids + 150, 107));
+    CHECK_OK(ignis_sequence_feed(s, ids + 257, 43));
+    CHECK_OK(ignis_sequence_logits(s, again, shape->vocab));
+    CHECK(memcmp(logits[0], again, sizeof again[0] * (size_t)shape->vocab) == 0);
+    CHECK_OK(ignis_sequence_free(s));
+    if (shape->dtype == IGNIS_F32)
+        check_forward(&t, ids, LENGTH, logits[0], tolerance);
+    test_model_end(&t);
+}
+
 TEST(long_prompts)
 {
-    enum { LENGTH = 300 };
-    test_shape shape = small;
-    int32_t ids[LENGTH];
-    float whole[128], parts[128];
-    ignis_sequence s[2];
-    test_model t;
-    int i;
+    static const test_shape gated = {2, 1, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
+    static const test_shape gpt2 = {1, 1, 1, 8, 16, 24, 120, true, true, false, IGNIS_F32};
+    static const test_shape half = {1, 1, 1, 8, 16, 16, 120, false, true, false, IGNIS_BF16};
     SETUP(NULL);
-    shape.layers = 1;
-    test_model_begin(&t, &shape, LENGTH, 2);
-    prompt_of(3, LENGTH, ids);
-    for (i = 0; i < 2; i++)
-        s[i] = ignis_sequence_begin(t.handle);
-    CHECK_OK(ignis_sequence_feed(s[0], ids, LENGTH));
-    CHECK_OK(ignis_sequence_feed(s[1], ids, 280));
-    CHECK_OK(ignis_sequence_feed(s[1], ids + 280, 1));
-    CHECK_OK(ignis_sequence_feed(s[1], ids + 281, LENGTH - 281));
-    CHECK_OK(ignis_sequence_logits(s[0], whole, small.vocab));
-    CHECK_OK(ignis_sequence_logits(s[1], parts, small.vocab));
-    CHECK(memcmp(whole, parts, sizeof *whole * (size_t)small.vocab) == 0);
-    for (i = 0; i < 2; i++)
-        CHECK_OK(ignis_sequence_free(s[i]));
-    test_model_end(&t);
+    check_long_prompt(&gated, 2e-5);
+    check_long_prompt(&gpt2, 2e-5);
+    check_long_prompt(&half, 8e-2);
 }
 
 /*  What is alive at shutdown is reported and freed. */
@@ -1176,4 +1205,333 @@ TEST(leaks_are_reported)
     CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "sequence of 5 tokens");
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+/* text ----------------------------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/ignis_generate_XXXXXX";
+
+/*  A tokenizer of single bytes, and <end>, in a folder. */
+static void write_tokenizer(void)
+{
+    char path[256];
+    FILE *file;
+    int byte, next = 256;
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    file = fopen(path, "wb");
+    if (!file)
+        abort();
+    fprintf(file,
+            "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 256, \"content\": \"<end>\", \"single_word\": false, \"lstrip\": false, "
+            "\"rstrip\": false, \"normalized\": false, \"special\": true}], \"normalizer\": null, "
+            "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+            "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
+            "\"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+            "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, "
+            "\"vocab\": {");
+    for (byte = 0; byte < 256; byte++) {
+        bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+        fprintf(file, "%s\"\\u%04x\": %d", byte ? ", " : "", (unsigned)(itself ? byte : next++), byte);
+    }
+    fprintf(file, ", \"<end>\": 256}, \"merges\": []}}\n");
+    fclose(file);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    file = fopen(path, "wb");
+    if (!file)
+        abort();
+    fprintf(file, "{\"chat_template\": \"{%% for m in messages %%}[{{ m.role }}]{{ m.content }}<end>{%% endfor %%}"
+                  "{%% if add_generation_prompt %%}H{%% endif %%}\"}\n");
+    fclose(file);
+}
+
+/*  A model that goes from byte to byte of a text whose bytes differ, then to <end>, and round. */
+static void chain_begin(test_model *t, const char *text)
+{
+    static const test_shape shape = {1, 1, 1, 8, 260, 8, 260, false, false, false, IGNIS_F32};
+    enum { N = 260 };
+    double *table = (double *)calloc(N * N, sizeof *table);
+    int length = (int)strlen(text), i;
+    ignis__model *m;
+    test_model_begin(t, &shape, 64, 2);
+    m = t->model;
+    CHECK_OK(ignis_array_zero(ignis_tensor_data(m->layer[0].o)));
+    CHECK_OK(ignis_array_zero(ignis_tensor_data(m->layer[0].down)));
+    for (i = 0; i < N; i++)
+        table[i * N + i] = 1;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(m->embedding), table, IGNIS_F64, N * N));
+    memset(table, 0, N * N * sizeof *table);
+    for (i = 0; i < length; i++)
+        table[(i + 1 < length ? (unsigned char)text[i + 1] : 256) * N + (unsigned char)text[i]] = 5;
+    table[(unsigned char)text[0] * N + 256] = 5;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(m->head), table, IGNIS_F64, N * N));
+    free(table);
+    m->path = ignis__copy_string(folder);
+    m->stops[0] = 256;
+    m->stop_count = 1;
+}
+
+/*  What text_fn was given, with a | behind each piece; it says false at piece number `last`. */
+typedef struct shown {
+    char text[512];
+    int pieces, last;
+} shown;
+
+static bool show_text(const char *text, size_t size, void *user_data)
+{
+    shown *s = (shown *)user_data;
+    size_t at = strlen(s->text);
+    CHECK(size > 0 && at + size + 2 < sizeof s->text);
+    memcpy(s->text + at, text, size);
+    s->text[at + size] = '|';
+    s->text[at + size + 1] = 0;
+    return ++s->pieces != s->last;
+}
+
+/*  One text from "H" on. */
+static ignis_generate_info generated(const test_model *t, ignis_generate_desc *desc, shown *s)
+{
+    ignis_sequence sequence = ignis_sequence_begin(t->handle);
+    ignis_generate_info info;
+    memset(&info, 0, sizeof info);
+    s->text[0] = 0;
+    s->pieces = 0;
+    desc->text_fn = show_text;
+    desc->user_data = s;
+    desc->info = &info;
+    CHECK_OK(ignis_sequence_text(sequence, "H", 1));
+    CHECK_OK(ignis_generate(sequence, desc));
+    CHECK_INT(ignis_sequence_length(sequence), 1 + info.tokens);
+    CHECK_OK(ignis_sequence_free(sequence));
+    return info;
+}
+
+TEST(text_as_it_grows)
+{
+    static const char text[] = "H\xC3\xA9 wor\xE2\x82\xACld!"; /* 14 bytes: Hé wor€ld! */
+    const char *stops[] = {"rx", "\xE2\x82\xAClx", "or\xE2\x82\xACl"}, *late[] = {"d!?"}, *nothing[] = {"xyz", ""};
+    int32_t ends[] = {'l', 'o'};
+    ignis_generate_desc desc;
+    ignis_generate_info info;
+    ignis_sequence sequence;
+    test_model t;
+    shown s;
+    SETUP(NULL);
+    write_tokenizer();
+    chain_begin(&t, text);
+    memset(&desc, 0, sizeof desc);
+    memset(&s, 0, sizeof s);
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    CHECK_INT(info.tokens, 13);
+    CHECK_INT(info.stop, -1);
+    CHECK(info.seconds >= info.first && info.first > 0);
+
+    desc.stops = stops;
+    desc.stop_count = 3;
+    info = generated(&t, &desc, &s); /* what could become a stop is held back */
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_STOP);
+    CHECK_INT(info.stop, 2);
+    desc.stop_count = 2;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xACl"
+                       "d|!|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    desc.stops = late;
+    desc.stop_count = 1;
+    info = generated(&t, &desc, &s); /* and shown when the text ends */
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d!|");
+    desc.stop_count = 0;
+
+    desc.max_tokens = 1; /* half of a character */
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xEF\xBF\xBD|");
+    CHECK_INT(info.ending, IGNIS_ENDING_LENGTH);
+    CHECK_INT(info.tokens, 1);
+    desc.max_tokens = 0;
+    s.last = 3;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_CALLER);
+    s.last = 0;
+    desc.ends = ends;
+    desc.end_count = 2;
+    info = generated(&t, &desc, &s);
+    CHECK_TEXT(s.text, "\xC3\xA9| |w|");
+    CHECK_INT(info.ending, IGNIS_ENDING_TOKEN);
+    desc.end_count = -1; /* nothing ends it but the context */
+    info = generated(&t, &desc, &s);
+    CHECK_INT(info.ending, IGNIS_ENDING_CONTEXT);
+    CHECK_INT(info.tokens, 63);
+    desc.end_count = 0;
+
+    sequence = ignis_sequence_begin(t.handle);
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_INT(info.ending, IGNIS_ENDING_CONTEXT);
+    CHECK_OK(ignis_sequence_text(sequence, "H<end>", 6));
+    CHECK_INT(ignis_sequence_length(sequence), 2);
+    CHECK_OK(ignis_generate(sequence, NULL)); /* nobody looks */
+    CHECK_INT(ignis_sequence_length(sequence), 2 + 14);
+    CHECK_STATUS(ignis_sequence_text(sequence, NULL, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.max_tokens = -1;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.max_tokens = 0;
+    desc.stops = nothing;
+    desc.stop_count = 2;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc->stops[1] is empty");
+    desc.stops = NULL;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.stop_count = -1;
+    CHECK_STATUS(ignis_generate(sequence, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_OK(ignis_sequence_free(sequence));
+    CHECK_STATUS(ignis_generate(sequence, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_text(sequence, "H", 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+/*  Talks are rendered anew; what a sequence has of them stays. */
+TEST(talks)
+{
+    ignis_message talk[] = {{"user", "Hi<end>"}, {"assistant", "yes"}, {"user", "wo"}};
+    ignis_chat_desc chat;
+    ignis_generate_desc desc;
+    ignis_sequence sequence;
+    ignis_sequence_info info;
+    int32_t ids[64], has[64], other[4] = {'a', 'b', 'c', 'd'};
+    float logits[260], again[260];
+    int count, turn;
+    shown s;
+    test_model t;
+    SETUP(NULL);
+    write_tokenizer();
+    chain_begin(&t, "H\xC3\xA9 wor\xE2\x82\xACld!");
+    sequence = ignis_sequence_begin(t.handle);
+    memset(&chat, 0, sizeof chat);
+    chat.add_generation_prompt = true;
+    for (turn = 1; turn <= 3; turn += 2) {
+        CHECK_OK(ignis_sequence_chat(sequence, talk, turn));
+        count = ignis_chat_encode(ignis_model_tokenizer(t.handle), talk, turn, &chat, ids, 64);
+        CHECK_INT(ignis_sequence_ids(sequence, has, 64), count);
+        CHECK(count > 0 && memcmp(ids, has, sizeof *ids * (size_t)count) == 0);
+        CHECK_OK(ignis_sequence_logits(sequence, turn == 1 ? logits : again, 260));
+        memset(&desc, 0, sizeof desc);
+        memset(&s, 0, sizeof s);
+        desc.text_fn = show_text;
+        desc.user_data = &s;
+        CHECK_OK(ignis_generate(sequence, &desc));
+        CHECK_TEXT(s.text, "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|");
+    }
+    CHECK(memcmp(logits, again, sizeof logits) == 0); /* both end in H, which is all that this model looks at */
+    CHECK_OK(ignis_sequence_set(sequence, has, 20));
+    CHECK_INT(ignis_sequence_length(sequence), 20);
+    CHECK_OK(ignis_sequence_query(sequence, &info));
+    CHECK_INT(info.free_tokens, (8 - 2) * 16);
+    CHECK_OK(ignis_sequence_set(sequence, other, 4));
+    CHECK_INT(ignis_sequence_ids(sequence, has, 64), 4);
+    CHECK_INT(has[3], 'd');
+    CHECK_OK(ignis_sequence_set(sequence, other, 4));
+    CHECK_OK(ignis_sequence_set(sequence, NULL, 0));
+    CHECK_INT(ignis_sequence_length(sequence), 0);
+    CHECK_STATUS(ignis_sequence_set(sequence, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, 65), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CONTEXT_FULL);
+    CHECK_OK(ignis_sequence_free(sequence));
+    CHECK_STATUS(ignis_sequence_set(sequence, ids, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    CHECK_STATUS(ignis_sequence_chat(sequence, talk, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
+    test_model_end(&t);
+}
+
+/* failures ------------------------------------------------------------------------------------------------------- */
+
+/*  A text in eight steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the
+    same. */
+enum { FAULT_DRAWN = 6 };
+
+static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling, int32_t *drawn)
+{
+    int32_t ids[20];
+    if (step == 0)
+        return (s[0] = ignis_sequence_begin(t->handle)).id != 0;
+    if (step == 1) {
+        prompt_of(2, 20, ids);
+        return ignis_sequence_feed(s[0], ids, 20) == IGNIS_OK;
+    }
+    if (step < 5)
+        return (drawn[step - 2] = ignis_sequence_next(s[0], sampling)) >= 0;
+    if (step == 5)
+        return (s[1] = ignis_sequence_fork(s[0])).id != 0;
+    if (step < 8) {
+        int32_t both[2];
+        ignis_sampling_desc how[2];
+        how[0] = how[1] = *sampling;
+        if (ignis_sequence_next_all(s, 2, how, both) != IGNIS_OK)
+            return false;
+        CHECK_INT(both[0], both[1]);
+        drawn[step - 3] = both[0];
+        return true;
+    }
+    return step == 8 ? ignis_sequence_text(s[0], "H", 1) == IGNIS_OK : ignis_generate(s[0], NULL) == IGNIS_OK;
+}
+
+static void check_faults(const char *prefix, int stride)
+{
+    static host_counter counter;
+    static const test_shape shape = {1, 2, 1, 8, 16, 16, 260, false, false, false, IGNIS_F32};
+    ignis_desc desc = test_counting_desc(&counter);
+    int32_t expected[FAULT_DRAWN], drawn[FAULT_DRAWN];
+    int at, step, failures = 0;
+    bool reached = true;
+    SETUP(&desc);
+    write_tokenizer();
+    memset(drawn, 0, sizeof drawn);
+    for (at = 0; at < 3000 && reached; at += at ? stride : 1) {
+        ignis_sampling_desc sampling = sampling_of(2);
+        ignis_sequence s[2] = {{0}, {0}};
+        ignis_sequence_info info;
+        test_model t;
+        test_model_begin(&t, &shape, 40, 2);
+        t.model->path = ignis__copy_string(folder);
+        reached = at == 0; /* the first time nothing fails */
+        if (at)
+            fault_plan(prefix, at, 2, &counter, false);
+        for (step = 0; step < 10; step++) {
+            if (fault_step(step, &t, s, &sampling, drawn))
+                continue;
+            CHECK(ignis_status_last() != IGNIS_OK);
+            ignis_status_clear();
+            failures++;
+            reached = fault_over(&counter);
+            CHECK(reached && fault_step(step, &t, s, &sampling, drawn));
+        }
+        reached = fault_over(&counter) || reached; /* Ignis can do without some allocations */
+        if (!at)
+            memcpy(expected, drawn, sizeof drawn);
+        CHECK(memcmp(expected, drawn, sizeof drawn) == 0);
+        CHECK_OK(ignis_sequence_query(s[1], &info));
+        CHECK_INT(info.length, 25);
+        CHECK_OK(ignis_sequence_free(s[0]));
+        CHECK_OK(ignis_sequence_free(s[1]));
+        s[0] = ignis_sequence_begin(t.handle);
+        CHECK_OK(ignis_sequence_query(s[0], &info)); /* no page is lost */
+        CHECK_INT(info.free_tokens, 6 * 16);
+        CHECK_OK(ignis_sequence_free(s[0]));
+        test_model_end(&t);
+    }
+    CHECK(failures > 0 && at < 3000);
+}
+
+TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 23); }
+TEST(each_graph_call_fails_once) { check_faults("cuGraphInst", 1); }
+TEST(each_capture_fails_once) { check_faults("cuStreamBegin", 1); }
+TEST(each_copy_fails_once) { check_faults("cuMemcpy", 17); }
+TEST(each_host_allocation_fails_once) { check_faults(NULL, 29); }
+
+int main(int argc, char **argv)
+{
+    int result;
+    if (!mkdtemp(folder))
+        return 1;
+    result = test_run(argc, argv);
+    test_remove_folder(folder);
+    return result;
+}

@@ -2,6 +2,8 @@
 /*  test_layers.c - pooling, upsampling, batch_norm and group_norm against double references, forward and backward */
 #include "sweep.h"
 
+#include "near.h"
+
 #include <math.h>
 
 #define EACH_FLOAT(dtype) for (dtype = IGNIS_F16; dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1))
@@ -14,48 +16,13 @@ static double tolerance_of(ignis_dtype dtype)
 
 static double *numbers(int64_t count) { return (double *)calloc((size_t)count + 1, sizeof(double)); }
 
-/*  centre + scale * noise, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
-static ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double centre, double scale, int64_t offset,
-                             bool requires_grad)
-{
-    int64_t numel = shape_numel(shape), i;
-    double *values = numbers(numel);
-    ignis_array whole = make(IGNIS_SHAPE(numel + offset), dtype), part, view;
-    ignis_tensor tensor;
-    for (i = 0; i < numel; i++)
-        values[i] = centre + scale * noise(seed, i);
-    part = ignis_array_slice(whole, 0, offset, numel);
-    view = ignis_array_reshape(part, shape);
-    CHECK_OK(ignis_array_from_host(view, values, IGNIS_F64, numel));
-    tensor = ignis_tensor_from_array(view, requires_grad);
-    drop(view), drop(part), drop(whole);
-    free(values);
-    return tensor;
-}
-
 static ignis_tensor constant(ignis_shape shape, double value, bool requires_grad)
 {
     return noise_at(shape, IGNIS_F32, 0, value, 0, 0, requires_grad);
 }
 
-/*  got[i] is expected[i] within tolerance * (its size, or `floor` if that is larger). Reports the first that is not. */
 #define CHECK_ALL(what, dtype, got, expected, count, floor) \
-    check_all(__LINE__, what, dtype, got, expected, count, tolerance_of(dtype), floor)
-static void check_all(int line, const char *what, ignis_dtype dtype, const double *got, const double *expected, int64_t count,
-                      double tolerance, double floor)
-{
-    char text[512];
-    int64_t i;
-    for (i = 0; i < count; i++) {
-        double size = fabs(expected[i]) > floor ? fabs(expected[i]) : floor;
-        if (got[i] == expected[i] || fabs(got[i] - expected[i]) <= tolerance * size || (isnan(got[i]) && isnan(expected[i])))
-            continue;
-        snprintf(text, sizeof text, "%s, dtype %d: element %lld of %lld is %.17g, expected %.17g within %g", what, (int)dtype, (long long)i,
-                 (long long)count, got[i], expected[i], tolerance * size);
-        test__fail(__FILE__, line, text);
-        return;
-    }
-}
+    check_each(__LINE__, what, dtype, count, got, expected, count, tolerance_of(dtype), floor)
 
 /*  The same for an array, which it reads. */
 static void check_array(int line, const char *what, ignis_dtype dtype, ignis_array array, const double *expected, int64_t count,
@@ -63,20 +30,10 @@ static void check_array(int line, const char *what, ignis_dtype dtype, ignis_arr
 {
     double *got = array_values(array);
     test__check_int(__FILE__, line, what, ignis_array_numel(array), count);
-    check_all(line, what, dtype, got, expected, count, tolerance_of(dtype), floor);
+    check_each(line, what, dtype, count, got, expected, count, tolerance_of(dtype), floor);
     free(got);
 }
 #define CHECK_ARRAY(what, dtype, array, expected, count, floor) check_array(__LINE__, what, dtype, array, expected, count, floor)
-
-/*  Runs backward from y with noise as its gradient, whose values it returns. */
-static double *backward_from(ignis_tensor y, ignis_dtype dtype, uint64_t seed, int64_t offset)
-{
-    ignis_tensor grad = noise_at(shape_of(y), dtype, seed, 0, 1, offset, false);
-    double *values = tensor_values(grad);
-    CHECK_OK(ignis_backward(y, ignis_tensor_data(grad)));
-    let_go(grad);
-    return values;
-}
 
 /* --- pooling ------------------------------------------------------------------------------------------------------- */
 

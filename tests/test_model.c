@@ -16,8 +16,8 @@ static char folder[] = "/tmp/ignis_test_model_XXXXXX";
 
 static const char *path_of(const char *name)
 {
-    static char paths[4][128];
-    static int next;
+    static __thread char paths[4][128];
+    static __thread int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
@@ -544,6 +544,7 @@ TEST(sizes_are_known_without_a_device)
     CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
     CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 96);
     CHECK(info.workspace_bytes > 0);
+    CHECK(info.end_count == 2 && info.ends[0] == 2 && info.ends[1] == 3);
     desc.context = 50, desc.sequences = 3, desc.dtype = IGNIS_F32, desc.cache_dtype = IGNIS_F16;
     CHECK_OK(ignis_model_inspect(&desc, &info));
     CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 50 * 3);
@@ -638,6 +639,40 @@ TEST(progress_is_told_and_may_stop)
     ck_free(&qwen2);
 }
 
+TEST(a_model_has_its_tokenizer)
+{
+    static const char tokenizer[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": "
+                                    "null, \"pre_tokenizer\": {\"type\": "
+                                    "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+                                    "\"post_processor\": null, \"decoder\": {\"type\": "
+                                    "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, \"model\": "
+                                    "{\"type\": \"BPE\", \"dropout\": null, "
+                                    "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": "
+                                    "false, \"byte_fallback\": false, "
+                                    "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    int32_t ids[8];
+    ignis_tokenizer found;
+    ignis_model model;
+    SETUP(NULL);
+    ck_make(&gpt2);
+    ck_write_folder(&gpt2, path_of("f"), IGNIS_F32, 1);
+    model = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    found = ignis_model_tokenizer(model);
+    CHECK_INT(found.id, 0);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_IO);
+    ignis_status_clear();
+    ck_write_text(path_of("f"), "tokenizer.json", tokenizer);
+    found = ignis_model_tokenizer(model); /* there is one now */
+    CHECK(found.id != 0);
+    CHECK_INT(ignis_model_tokenizer(model).id, found.id);
+    CHECK_INT(ignis_tokenizer_encode(found, "aba", 3, NULL, ids, 8), 2);
+    CHECK(ids[0] == 2 && ids[1] == 0);
+    CHECK_OK(ignis_model_free(model));
+    CHECK_STATUS(ignis_tokenizer_free(found), IGNIS_ERROR_FREED, IGNIS_DIAG_TOKENIZER_FREED);
+    CHECK_FAILS(ignis_model_tokenizer(model), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    ck_free(&gpt2);
+}
+
 TEST(handles_are_checked_and_leaks_reported)
 {
     ignis_tensor_desc f32 = tensor_desc(IGNIS_F32, false), i32 = tensor_desc(IGNIS_I32, false);
@@ -679,6 +714,41 @@ TEST(handles_are_checked_and_leaks_reported)
     CHECK_OK(ignis_shutdown());
     CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "model: gpt2 of 2 layers");
     ck_free(&gpt2);
+}
+
+static ignis_model shared;
+
+static void *use_shared(void *scores)
+{
+    scores_of(shared, &llama, (float *)scores);
+    ignis_model other = open_with(path_of("f"), IGNIS_BF16); /* and another one meanwhile */
+    CHECK_OK(ignis_model_free(other));
+    return NULL;
+}
+
+TEST(threads_share_a_model)
+{
+    size_t count = (size_t)(BATCH * SEQ * llama.vocab);
+    float *scores[3];
+    pthread_t threads[2];
+    int i;
+    SETUP(NULL);
+    ck_make(&llama);
+    ck_write_folder(&llama, path_of("f"), IGNIS_F32, 1);
+    shared = open_with(path_of("f"), IGNIS_DTYPE_DEFAULT);
+    for (i = 0; i < 3; i++)
+        scores[i] = (float *)calloc(count, sizeof(float));
+    scores_of(shared, &llama, scores[2]);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, use_shared, scores[i]), 0);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(memcmp(scores[i], scores[2], count * sizeof(float)), 0);
+    for (i = 0; i < 3; i++)
+        free(scores[i]);
+    CHECK_OK(ignis_model_free(shared));
+    ck_free(&llama);
 }
 
 /* what is refused ------------------------------------------------------------------------------------------------- */

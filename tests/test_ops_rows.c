@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_ops_rows.c - softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
-#include "tensor.h"
+#include "near.h"
 
 #include <math.h>
 
@@ -12,25 +12,6 @@ static double rounding_of(ignis_dtype dtype)
 
 #define EACH_FLOAT(dtype) for (dtype = IGNIS_F16; dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1))
 
-/*  noise, times scale, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
-static ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double scale, int64_t offset, bool requires_grad)
-{
-    int64_t numel = shape_numel(shape), i;
-    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1));
-    ignis_array whole, part, view;
-    ignis_tensor tensor;
-    for (i = 0; i < numel; i++)
-        values[i] = scale * noise(seed, i);
-    whole = make(IGNIS_SHAPE(numel + offset), dtype);
-    part = ignis_array_slice(whole, 0, offset, numel);
-    view = ignis_array_reshape(part, shape);
-    CHECK_OK(ignis_array_from_host(view, values, IGNIS_F64, numel));
-    tensor = ignis_tensor_from_array(view, requires_grad);
-    drop(view), drop(part), drop(whole);
-    free(values);
-    return tensor;
-}
-
 static ignis_tensor indices_of(const int64_t *values, ignis_shape shape, ignis_dtype dtype)
 {
     ignis_tensor_desc desc = tensor_desc(dtype, false);
@@ -38,24 +19,8 @@ static ignis_tensor indices_of(const int64_t *values, ignis_shape shape, ignis_d
     return ignis_tensor_from_host(values, shape, &desc);
 }
 
-/*  got[i] is expected[i] within tolerance * (its size, or `floor` if that is larger). Reports the first that is not. */
-static void check_all(int line, const char *what, ignis_dtype dtype, int64_t n, const double *got, const double *expected, int64_t count,
-                      double tolerance, double floor)
-{
-    char text[512];
-    int64_t i;
-    for (i = 0; i < count; i++) {
-        double size = fabs(expected[i]) > floor ? fabs(expected[i]) : floor;
-        if (fabs(got[i] - expected[i]) <= tolerance * size || (isnan(got[i]) && isnan(expected[i])))
-            continue;
-        snprintf(text, sizeof text, "%s, dtype %d, n %lld: element %lld of %lld is %.17g, expected %.17g within %g", what, (int)dtype,
-                 (long long)n, (long long)i, (long long)count, got[i], expected[i], tolerance * size);
-        test__fail(__FILE__, line, text);
-        return;
-    }
-}
 #define CHECK_ALL(what, dtype, n, got, expected, count, tolerance, floor) \
-    check_all(__LINE__, what, dtype, n, got, expected, count, tolerance, floor)
+    check_each(__LINE__, what, dtype, n, got, expected, count, tolerance, floor)
 
 static double *numbers(int64_t count) { return (double *)calloc((size_t)count + 1, sizeof(double)); }
 
@@ -66,16 +31,6 @@ static double largest(const double *values, int64_t count)
     for (i = 0; i < count; i++)
         most = fabs(values[i]) > most ? fabs(values[i]) : most;
     return most;
-}
-
-/*  Runs backward from y with noise as its gradient, whose values it returns. */
-static double *backward_from(ignis_tensor y, ignis_dtype dtype, uint64_t seed, int64_t offset)
-{
-    ignis_tensor grad = noise_at(shape_of(y), dtype, seed, 1, offset, false);
-    double *values = tensor_values(grad);
-    CHECK_OK(ignis_backward(y, ignis_tensor_data(grad)));
-    let_go(grad);
-    return values;
 }
 
 /*  Row lengths around the borders of packs, of what a warp and a block have in registers, and beyond. */
@@ -97,7 +52,7 @@ static void softmax_reference(const double *x, double *y, int64_t n)
 
 static void check_softmax(ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
 {
-    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 6, offset, true), y = ignis_softmax(x);
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 6, offset, true), y = ignis_softmax(x);
     double *xs = tensor_values(x), *ys = tensor_values(y), *expected = numbers(rows * n), *grads, *dx;
     int64_t r, i;
     for (r = 0; r < rows; r++)
@@ -227,8 +182,8 @@ static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int
 {
     const char *name = rms ? "rms_norm" : "layer_norm";
     const double eps = 1e-3;
-    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 2, offset, true), moved = x, y;
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, offset, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true);
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 2, offset, true), moved = x, y;
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, offset, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true);
     double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got, tolerance = rounding_of(dtype);
     double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
     int64_t i;
@@ -353,8 +308,10 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
 {
     const double eps = 1e-3;
     const char *name = fused ? "add_norm" : "add and norm";
-    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 2, offset, true), y = noise_at(shape_of(x), dtype, 3, 1, 0, true);
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true), sum, h, out;
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 2, offset, true),
+                 y = noise_at(shape_of(x), dtype, 3, 0, 1, 0, true);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), sum, h,
+                 out;
     double *ss, *ws = tensor_values(w), *bs = tensor_values(b), *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n);
     double *grads, *got, *db = numbers(n), *xs = tensor_values(x), *ys = tensor_values(y), tolerance = rounding_of(dtype);
     ignis_scope scope = ignis_scope_begin();
@@ -411,8 +368,8 @@ static void check_bits_of_add_norm(ignis_dtype dtype, int64_t n, int64_t offset)
     int i, k, fused;
     for (fused = 0; fused < 2; fused++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor x = noise_at(IGNIS_SHAPE(5, n), dtype, 7, 1, offset, true), y = noise_at(IGNIS_SHAPE(5, n), dtype, 8, 1, offset, true),
-                     h;
+        ignis_tensor x = noise_at(IGNIS_SHAPE(5, n), dtype, 7, 0, 1, offset, true),
+                     y = noise_at(IGNIS_SHAPE(5, n), dtype, 8, 0, 1, offset, true), h;
         ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 9, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 10, true), sum = x;
         if (fused) {
             h = ignis_add_layer_norm(sum, y, w, b, 0, &sum); /* in place of what it was */
@@ -602,7 +559,7 @@ static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int head
 {
     ignis_rope_desc desc;
     int64_t rows = batches * seq, numel = rows * heads * head_dim;
-    ignis_tensor x = noise_at(IGNIS_SHAPE(batches, seq, heads * head_dim), dtype, 5, 1, skip, true), y;
+    ignis_tensor x = noise_at(IGNIS_SHAPE(batches, seq, heads * head_dim), dtype, 5, 0, 1, skip, true), y;
     double *xs = tensor_values(x), *expected = numbers(numel), *got, *grads;
     float frequencies[256];
     int i;
@@ -711,7 +668,7 @@ TEST(rope_of_one_row_and_of_none)
 
 static void check_embedding(ignis_dtype dtype, ignis_dtype id_dtype, int64_t vocab, int64_t n, int64_t count, int64_t spread, int64_t skip)
 {
-    ignis_tensor table = noise_at(IGNIS_SHAPE(vocab, n), dtype, 8, 1, skip, true), ids, out;
+    ignis_tensor table = noise_at(IGNIS_SHAPE(vocab, n), dtype, 8, 0, 1, skip, true), ids, out;
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(count + 1)), i, c;
     double *values = tensor_values(table), *expected = numbers(count * n + vocab * n), *got, *grads, most;
     for (i = 0; i < count; i++) { /* `spread` ids, the first of which is everywhere; two are out of range */
@@ -801,8 +758,8 @@ static void check_cross_entropy(const entropy_case *e)
 {
     ignis_cross_entropy_desc desc;
     ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
-    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 5, e->skip, !e->alone), targets, loss,
-                 grad;
+    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 0, 5, e->skip, !e->alone), targets,
+                 loss, grad;
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, i, used = 0;
     double *xs = tensor_values(logits), *expected = numbers(e->rows * e->columns), *got, sum = 0, scale;
     for (r = 0; r < e->rows; r++) {
@@ -912,8 +869,8 @@ static void check_linear_cross_entropy(const linear_entropy_case *e)
     ignis_cross_entropy_desc desc;
     ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor hidden = noise_at(IGNIS_SHAPE(e->rows, e->n), e->dtype, 1, 1, 0, e->of_hidden), targets, loss, grad;
-    ignis_tensor weight = noise_at(IGNIS_SHAPE(e->columns, e->n), e->dtype, 2, 1, 0, e->of_weight);
+    ignis_tensor hidden = noise_at(IGNIS_SHAPE(e->rows, e->n), e->dtype, 1, 0, 1, 0, e->of_hidden), targets, loss, grad;
+    ignis_tensor weight = noise_at(IGNIS_SHAPE(e->columns, e->n), e->dtype, 2, 0, 1, 0, e->of_weight);
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, v, i, used = 0;
     double *hs = tensor_values(hidden), *ws = tensor_values(weight), *dh = numbers(e->rows * e->n), *dw = numbers(e->columns * e->n), *got;
     double *row = numbers(e->columns), *share = numbers(e->columns), sum = 0, scale,

@@ -431,10 +431,11 @@ static void run_optimizer(job *j, ignis_optimizer optimizer, double max_norm)
 }
 
 /*  steps, whether weight decay is for the first parameter alone; lr, beta1, beta2, eps, weight decay, clipping */
-static void run_adamw(job *j)
+static void run_adam_of(job *j, bool coupled)
 {
     ignis_adamw_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.coupled = coupled;
     desc.lr = j->doubles[0];
     desc.beta1 = j->doubles[1];
     desc.beta2 = j->doubles[2];
@@ -442,6 +443,9 @@ static void run_adamw(job *j)
     desc.weight_decay = j->doubles[4];
     run_optimizer(j, ignis_adamw(&desc), j->doubles[5]);
 }
+
+static void run_adamw(job *j) { run_adam_of(j, false); }
+static void run_adam(job *j) { run_adam_of(j, true); }
 
 /*  steps, whether weight decay is for the first parameter alone; lr, momentum, weight decay, 0, 0, clipping */
 static void run_sgd(job *j)
@@ -452,20 +456,6 @@ static void run_sgd(job *j)
     desc.momentum = j->doubles[1];
     desc.weight_decay = j->doubles[2];
     run_optimizer(j, ignis_sgd(&desc), j->doubles[5]);
-}
-
-/*  as run_adamw */
-static void run_adam(job *j)
-{
-    ignis_adamw_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.coupled = true;
-    desc.lr = j->doubles[0];
-    desc.beta1 = j->doubles[1];
-    desc.beta2 = j->doubles[2];
-    desc.eps = j->doubles[3];
-    desc.weight_decay = j->doubles[4];
-    run_optimizer(j, ignis_adamw(&desc), j->doubles[5]);
 }
 
 /*  the same with momentum and alpha instead of beta1 and beta2 */

@@ -17,6 +17,9 @@
     Equal records give equal bundles. Images of one architecture are packed together: see ignis__unpack.
 */
 #define IGNIS_IMPLEMENTATION
+#ifndef IGNIS_MODELS
+#define IGNIS_MODELS /* programs that have it ask for more kernels */
+#endif
 #include "ignis.h"
 
 #include <math.h>

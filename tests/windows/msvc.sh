@@ -70,6 +70,16 @@ for test in $*; do
     program test_$test tests/test_$test.c -Itests/windows/msvc -Ibuild/windows/include -include tests/windows/posix.h
     tests="$tests $out/test_$test.exe"
 done
+# The engine: two static libraries and a program of both.
+posix='-include tests/windows/posix.h -Itests/windows/msvc'
+try 'engine/core.c' $x64 -O0 -w $posix -c tests/engine/core.c -o $out/core.obj
+for part in game main; do
+    try "engine/$part.cpp" $x64_cpp -std=c++14 -fno-exceptions -fno-rtti -O0 -w -c tests/engine/$part.cpp -o $out/$part.obj
+done
+for part in core game; do try "$part.lib" lld-link /lib /out:$out/$part.lib $out/$part.obj; done
+try engine lld-link /nologo /entry:mainCRTStartup /subsystem:console /out:$out/test_engine.exe $out/main.obj $out/start.obj $out/game.lib \
+    $out/core.lib /libpath:$libraries libucrtbase.a libkernel32.a libadvapi32.a libntdll.a /include:_tls_used /nodefaultlib
+tests="$tests $out/test_engine.exe"
 echo "$count pieces compiled or linked, $failed failed"
 [ "$failed" -eq 0 ] || exit 1
 

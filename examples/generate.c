@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+/*  generate.c - a language model from its files answers one question
+
+    The model is a folder as Hugging Face has it (config.json, model.safetensors, tokenizer.json) of GPT-2, Llama 2 or 3, TinyLlama, SmolLM2, Qwen2
+    or Qwen3, such as SmolLM2-135M-Instruct. Whose tokenizer has no chat template goes on with the text instead.
+
+        cc -I. examples/generate.c -o generate -lm -ldl -lpthread
+        ./generate SmolLM2-135M-Instruct "Why is the sky blue?"
+*/
+#define IGNIS_IMPLEMENTATION
+#define IGNIS_MODELS
+#include "ignis.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool show(const char *text, size_t size, void *user_data) /* false would stop */
+{
+    (void)user_data;
+    return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
+    ignis_message talk[] = {{"user", argc > 2 ? argv[2] : "Why is the sky blue?"}};
+    ignis_generate_desc how = {.max_tokens = 200, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
+    ignis_tokenizer_info info = {0};
+
+    if (!from.path) {
+        printf("give a folder with a model, and a question: %s SmolLM2-135M-Instruct \"Why is the sky blue?\"\n", argv[0]);
+        return 2;
+    }
+    ignis_setup(NULL);
+    ignis_model model = ignis_model_open(&from);
+    ignis_sequence sequence = ignis_sequence_begin(model);
+    ignis_tokenizer_query(ignis_model_tokenizer(model), &info);
+    if (info.has_template)
+        ignis_sequence_chat(sequence, talk, 1);
+    else if (show(talk[0].content, strlen(talk[0].content), NULL))
+        ignis_sequence_text(sequence, talk[0].content, (int64_t)strlen(talk[0].content));
+    ignis_generate(sequence, &how);
+    printf("\n");
+    if (ignis_status_last() != IGNIS_OK)
+        printf("%s\n", ignis_status_message());
+    ignis_sequence_free(sequence);
+    ignis_model_free(model);
+    return ignis_shutdown() != IGNIS_OK;
+}

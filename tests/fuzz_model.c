@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/*  fuzz_model.c - damaged GGUF files, config.json and shard indexes: ignis_model_inspect must say no with a reason, or what it says yes to must hold
+
+    fuzz_model [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+    Build it with -fsanitize=address,undefined. It needs no device. */
+#define IGNIS_MODELS
+#include "tensor.h"
+
+#include "checkpoint.h"
+
+static ck_model models[] = {{.family = "gpt2",
+                             .layers = 1,
+                             .hidden = 12,
+                             .heads = 3,
+                             .kv_heads = 3,
+                             .head_dim = 4,
+                             .inner = 20,
+                             .vocab = 11,
+                             .context = 8,
+                             .eps = 1e-5},
+                            {.family = "llama",
+                             .layers = 1,
+                             .hidden = 256,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .head_dim = 128,
+                             .inner = 256,
+                             .vocab = 5,
+                             .context = 8,
+                             .eps = 1e-5,
+                             .theta = 10000,
+                             .stretch = "yarn",
+                             .old_config = true},
+                            {.family = "qwen3",
+                             .layers = 1,
+                             .hidden = 16,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .head_dim = 8,
+                             .inner = 20,
+                             .vocab = 11,
+                             .context = 8,
+                             .eps = 1e-5,
+                             .theta = 10000,
+                             .stretch = "linear"}};
+enum { MODELS = 3 };
+
+static char folder[] = "/tmp/ignis_fuzz_model_XXXXXX";
+static uint64_t state;
+
+static uint64_t draw(uint64_t limit)
+{
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return limit ? state % limit : 0;
+}
+
+static void quiet(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
+{
+    (void)level, (void)diagnostic, (void)message, (void)user_data;
+}
+
+static void require(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "fuzz_model: %s; the files are in %s: %s\n", what, folder, ignis_status_message());
+    abort();
+}
+
+/*  Changes a few places of a file. */
+static void mutate(ck_bytes *b)
+{
+    static const uint64_t numbers[] = {0,
+                                       1,
+                                       2,
+                                       31,
+                                       32,
+                                       33,
+                                       255,
+                                       256,
+                                       65535,
+                                       UINT64_C(0x7FFFFFFF),
+                                       UINT64_C(0x80000000),
+                                       UINT64_C(0xFFFFFFFF),
+                                       UINT64_C(0x7FFFFFFFFFFFFFFF),
+                                       UINT64_C(0x8000000000000000),
+                                       UINT64_MAX};
+    static const char *const words[] = {
+        "{", "}", "[", "]", ",", "\"", "null", "true", "-1", "1e999", "0", "{\"factor\": 2}", "99999999999999999999"};
+    int changes = 1 + (int)draw(3);
+    while (changes-- > 0) {
+        size_t head = b->size < 2048 ? b->size : 2048, at = draw(draw(8) ? head : b->size), size = draw(9);
+        const char *word = words[draw(sizeof words / sizeof *words)];
+        switch (draw(6)) {
+        case 0: b->data[at] = (unsigned char)draw(256); break;
+        case 1: b->data[at] ^= (unsigned char)(1u << draw(8)); break;
+        case 2: memcpy(b->data + at, &numbers[draw(15)], b->size - at < size ? b->size - at : size); break;
+        case 3: b->size = at + 1; break;
+        case 4:
+            size = strlen(word) < b->size - at ? strlen(word) : b->size - at;
+            memcpy(b->data + at, word, size);
+            break;
+        default: /* a stretch of it elsewhere */
+            size = draw(32);
+            if (at + size <= b->size)
+                memmove(b->data + draw(b->size - size), b->data + at, size);
+        }
+    }
+}
+
+static bool inspect(const char *path)
+{
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ignis_status status;
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    ignis_status_clear();
+    status = ignis_model_inspect(&desc, &info);
+    if (status != IGNIS_OK) {
+        require(strlen(ignis_status_message()) > 30, "a refusal has no reason");
+        require(status == IGNIS_ERROR_FORMAT || status == IGNIS_ERROR_UNSUPPORTED || status == IGNIS_ERROR_IO ||
+                    status == IGNIS_ERROR_MEMORY,
+                "a refusal has a strange status");
+        return false;
+    }
+    require(info.layers > 0 && info.heads > 0 && info.heads % info.kv_heads == 0 && info.head_dim > 0 && info.head_dim <= 256,
+            "what was accepted has strange heads");
+    require(info.parameters > 0 && info.weight_bytes >= info.parameters && info.file_bytes > 0, "what was accepted has strange sizes");
+    require(info.cache_bytes_of_token > 0 && info.workspace_bytes > 0, "what was accepted has no cache");
+    return true;
+}
+
+/*  Walks over all that a sound file has. */
+static void walk(const char *path)
+{
+    ignis__gguf file;
+    ignis__gguf_items items;
+    size_t size;
+    int64_t i;
+    double sum = 0;
+    if (!ignis__gguf_open("walk", path, &file))
+        return;
+    for (i = 0; i < file.key_count; i++) {
+        const ignis__gguf_key *key = &file.keys[i];
+        require(ignis__gguf_find(&file, key->name) == key, "a key is not found");
+        items.at = file.head + key->at, items.kind = key->kind, items.left = key->count < 0 ? 1 : key->count;
+        while (items.left > 0) {
+            if (key->kind == IGNIS__GGUF_STRING)
+                sum += ignis__gguf_next_text(&items, &size)[size]; /* its 0 */
+            else
+                sum += ignis__gguf_next_real(&items) > 0;
+        }
+    }
+    for (i = 0; i < file.tensor_count; i++)
+        require(file.tensors[i].begin >= 0 && (file.tensors[i].end == file.tensors[i].begin || file.tensors[i].end <= file.size),
+                "a tensor is outside of its file");
+    require(sum >= 0, "numbers are strange");
+    ignis__gguf_close(&file);
+}
+
+int main(int argc, char **argv)
+{
+    long iterations = argc > 1 ? atol(argv[1]) : 10000, i, accepted = 0;
+    ck_bytes good[MODELS * 2 + 1], changed = {0};
+    char path[128], text[8192];
+    int m;
+    state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    if (!mkdtemp(folder))
+        return 1;
+    ignis__global.logger.log_fn = quiet; /* there is no ignis_setup */
+    memset(good, 0, sizeof good);
+    for (m = 0; m < MODELS; m++) {
+        ck_make(&models[m]);
+        good[m] = ck_gguf(&models[m], m == 1 ? 6 : 0, NULL);
+        snprintf(path, sizeof path, "%s/%d", folder, m);
+        ck_write_folder(&models[m], path, IGNIS_F32, m == 2 ? 2 : 1);
+        ck_config(&models[m], text, sizeof text);
+        ck_put(&good[MODELS + m], text, strlen(text));
+    }
+    snprintf(path, sizeof path, "%s/2/model.safetensors.index.json", folder);
+    good[2 * MODELS].data = (unsigned char *)ignis__file_read(path, &good[2 * MODELS].size);
+    for (i = 0; i < iterations; i++) {
+        int which = (int)draw(2 * MODELS + 1);
+        changed.size = 0;
+        ck_put(&changed, good[which].data, good[which].size);
+        if (i >= 2 * MODELS + 1)
+            mutate(&changed);
+        else
+            which = (int)i, changed.size = 0, ck_put(&changed, good[i].data, good[i].size); /* as they are, once */
+        snprintf(path, sizeof path,
+                 which < MODELS       ? "%s/g"
+                 : which < 2 * MODELS ? "%s/%d/config.json"
+                                      : "%s/2/model.safetensors.index.json",
+                 folder, which - MODELS);
+        test_write_file(path, changed.data, changed.size);
+        if (which < MODELS)
+            walk(path);
+        else
+            path[strrchr(path, '/') - path] = 0;
+        if (inspect(path))
+            accepted++;
+        else
+            require(i >= 2 * MODELS + 1, "a sound model is refused");
+        if (which >= MODELS) { /* the next one is to find the rest as it was */
+            snprintf(path, sizeof path, which < 2 * MODELS ? "%s/%d/config.json" : "%s/2/model.safetensors.index.json", folder,
+                     which - MODELS);
+            test_write_file(path, good[which].data, good[which].size);
+        }
+    }
+    ignis_status_clear();
+    printf("fuzz_model: %ld files, %ld accepted, nothing else wrong\n", iterations, accepted);
+    for (m = 0; m < 2 * MODELS; m++)
+        free(good[m].data);
+    ignis__free(good[2 * MODELS].data);
+    free(changed.data);
+    for (m = 0; m < MODELS; m++)
+        ck_free(&models[m]);
+    test_remove_folder(folder);
+    return 0;
+}

@@ -1,0 +1,806 @@
+# SPDX-License-Identifier: MIT
+"""examples/serve.c as its clients see it: python3 tests/serve_test.py SERVER [FOLDER]
+
+SERVER is the example, built with the model of tests/serve/ignis.h, which repeats its prompt; `make check-serve` does that, with
+AddressSanitizer, so that a leak or a wild access fails the run. SOAK=1: 24,000 short requests, and more damaged ones. ONLY=word: the tests
+with that word in their names.
+With FOLDER, SERVER is built with Ignis. If the folder has no model, it becomes a tiny one with random weights; what any model has to do is tried."""
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+SOAK = bool(os.environ.get("SOAK"))
+PROGRAM = sys.argv[1]
+MODEL = sys.argv[2] if len(sys.argv) > 2 else None
+JSON = {"Content-Type": "application/json"}
+
+
+class Server:
+    def __init__(self, *options, step=0, env=None):
+        environment = dict(os.environ, **(env or {}))
+        environment.pop("SERVE_API_KEY", None)
+        if step:
+            environment["SERVE_STEP_MS"] = str(step)
+        self.process = subprocess.Popen([PROGRAM, MODEL or "/models/tiny/", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, env=environment)
+        line = self.process.stdout.readline()
+        if "http://" not in line:
+            raise AssertionError("the server does not start: " + line + self.process.stderr.read())
+        self.port = int(line.rsplit(":", 1)[1])
+        self.host = "127.0.0.1:%d" % self.port
+        self.name = line.split()[1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            _, errors = self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError("the server does not end")
+        if kind is None:
+            assert self.process.returncode == 0, (self.process.returncode, errors[-4000:])
+            assert MODEL or not errors, errors[-4000:]
+        elif errors:
+            print(errors[-4000:])
+
+    def connect(self, timeout=30):
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+    def raw(self, data, timeout=30):
+        """All that comes back on a connection of its own, until the server closes it."""
+        with self.connect(timeout) as s:
+            s.sendall(data)
+            return read_all(s)
+
+    def ask(self, method, path, body=None, headers=None):
+        """(status, headers, body)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if body is not None and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+        body = body.encode() if isinstance(body, str) else body
+        connection.request(method, path, body, JSON if headers is None else headers)
+        reply = connection.getresponse()
+        result = reply.status, reply.headers, reply.read()
+        connection.close()
+        return result
+
+    def get(self, path):
+        status, _, body = self.ask("GET", path)
+        assert status == 200, (path, status)
+        return json.loads(body)
+
+    def text(self, prompt, **more):
+        status, _, body = self.ask("POST", "/v1/completions", dict(more, prompt=prompt))
+        assert status == 200, (status, body)
+        return json.loads(body)
+
+    def chat(self, content, **more):
+        status, _, body = self.ask("POST", "/v1/chat/completions", dict(more, messages=[{"role": "user", "content": content}]))
+        assert status == 200, (status, body)
+        return json.loads(body)
+
+    def idle(self, seconds=20):
+        """Waits until no request is there any more."""
+        end = time.time() + seconds
+        while time.time() < end:
+            health = self.get("/health")
+            if health["running"] == health["waiting"] == 0:
+                return
+            time.sleep(0.02)
+        raise AssertionError("requests still run: %s" % health)
+
+    def descriptors(self):
+        return len(os.listdir("/proc/%d/fd" % self.process.pid)) if os.path.isdir("/proc") else 0
+
+    def resident(self):
+        """KiB"""
+        with open("/proc/%d/status" % self.process.pid) as file:
+            return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
+
+
+def read_all(s):
+    data = b""
+    try:
+        while True:
+            got = s.recv(65536)
+            if not got:
+                return data
+            data += got
+    except OSError:
+        return data
+
+
+def read_response(s, rest=b""):
+    """(status, headers, body, what follows) of one response on a socket."""
+    while b"\r\n\r\n" not in rest:
+        got = s.recv(65536)
+        assert got, ("the connection ended in a head", rest)
+        rest += got
+    head, rest = rest.split(b"\r\n\r\n", 1)
+    lines = head.decode().split("\r\n")
+    status = int(lines[0].split()[1])
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])}
+    if status == 100:
+        return status, headers, b"", rest
+    size = int(headers["content-length"])
+    while len(rest) < size:
+        got = s.recv(65536)
+        assert got, "the connection ended in a body"
+        rest += got
+    return status, headers, rest[:size], rest[size:]
+
+
+def post(body, path="/v1/completions", more="", host="localhost"):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return ("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
+            % (path, host, more, len(body))).encode() + body
+
+
+def status_of(reply):
+    return int(reply.split(b" ", 2)[1]) if reply.startswith(b"HTTP/1.1 ") else None
+
+
+def events(body):
+    """The JSON of each event; the last one has to be [DONE]."""
+    parts = body.decode().split("\n\n")
+    assert parts[-1] == "" and parts[-2] == "data: [DONE]", parts[-3:]
+    return [json.loads(part[len("data: "):]) for part in parts[:-2]]
+
+
+def joined(found):
+    choices = [event["choices"][0] for event in found if event["choices"]]
+    assert [c["finish_reason"] for c in choices[:-1]] == [None] * (len(choices) - 1) and choices[-1]["finish_reason"]
+    return "".join(c["delta"].get("content", "") if "delta" in c else c["text"] for c in choices), choices[-1]["finish_reason"]
+
+
+# ---- what each request gets
+
+
+def test_routes():
+    with Server() as s:
+        status, headers, body = s.ask("GET", "/")
+        assert status == 200 and headers["Content-Type"].startswith("text/html") and b"innerHTML" not in body
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert s.get("/health") == {"status": "ok", "running": 0, "waiting": 0}
+        models = s.get("/v1/models")
+        assert models["object"] == "list" and models["data"][0]["id"] == s.name
+        assert s.ask("GET", "/health?x=1")[0] == 200
+        status, headers, body = s.ask("HEAD", "/health")
+        assert status == 200 and int(headers["Content-Length"]) > 0 and body == b""
+        for method, path, code, allow in (("GET", "/nothing", 404, None), ("GET", "/v1/completions", 405, "POST"), ("POST", "/health", 405, "GET, HEAD"),
+                                          ("DELETE", "/", 405, "GET, HEAD"), ("OPTIONS", "/v1/models", 405, "GET, HEAD"),
+                                          ("HEAD", "/v1/completions", 405, "POST"), ("GET", "/v1/models/", 404, None)):
+            status, headers, body = s.ask(method, path)
+            assert status == code and headers["Allow"] == allow, (method, path, status)
+            assert method == "HEAD" or json.loads(body)["error"]["code"] == code
+
+
+def test_text():
+    with Server("--context", 200) as s:
+        reply = s.text("abc", max_tokens=100)
+        assert reply["object"] == "text_completion" and reply["model"] == s.name
+        assert reply["choices"] == [{"index": 0, "text": "abc", "logprobs": None, "finish_reason": "stop"}]
+        assert reply["usage"] == {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+        reply = s.text("x" * 50)
+        assert reply["choices"][0]["text"] == "x" * 16 and reply["choices"][0]["finish_reason"] == "length"
+        reply = s.text("#9" + "y" * 100, max_tokens=1000)  # up to the end of the context
+        assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["total_tokens"] == 200
+        reply = s.text([ord("h"), ord("i")], max_tokens=9)
+        assert reply["choices"][0]["text"] == "hi" and reply["usage"]["prompt_tokens"] == 2
+        assert s.text(["one"], max_tokens=9)["choices"][0]["text"] == "one"
+        everything = "".join(map(chr, [*range(1, 0x30), 0x7F, 0x80, 0x7FF, 0x800, 0xFFFD, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF]))
+        assert s.text(everything, max_tokens=150)["choices"][0]["text"] == everything
+        status, _, body = s.ask("POST", "/v1/completions", '{"prompt": "%s", "max_tokens": 150}' % everything.translate(
+            {i: "\\u%04x" % i for i in [*range(32), 34, 92]}).replace("\U0001F600", "\\ud83d\\uDe00"))
+        assert status == 200 and json.loads(body)["choices"][0]["text"] == everything, body
+        assert s.text("é", max_tokens=1)["choices"][0]["text"] == "\uFFFD"  # half a character
+        chosen = s.text("abc", max_tokens=3, logit_bias={"122": 100, "97": -100})
+        assert chosen["choices"][0]["text"] == "zzz"
+        log = s.text("aé", max_tokens=9, logprobs=0)["choices"][0]["logprobs"]
+        assert log["tokens"] == ["a", "\uFFFD", "\uFFFD"] and log["token_logprobs"] == [-0.5] * 3 and len(log["text_offset"]) == 3
+        drawn = [s.text("a", temperature=2, seed=seed, max_tokens=20)["choices"][0]["text"] for seed in (1, 1, 2, -5)]
+        assert drawn[0] == drawn[1] and len(set(drawn)) == 3 and len(drawn[0]) == 20
+        assert s.text("a", temperature=2, max_tokens=20)["choices"] != s.text("a", temperature=2, max_tokens=20)["choices"]
+
+
+def test_stops():
+    with Server() as s:
+        for prompt, stop, text, why in (("abcdef", "cd", "ab", "stop"), ("abcdef", ["x", "ef"], "abcd", "stop"), ("abcab", "abd", "abcab", "stop"),
+                                        ("aaab", "aab", "a", "stop"), ("abcd", ["bcdX", "c"], "ab", "stop"), ("abc", "a", "", "stop"),
+                                        ("日本語", "本", "日", "stop"), ("abc", None, "abc", "stop"), ("abcabd", ["abd"], "abc", "stop"),
+                                        ("abcdefgh", "gh", "abcdef", "stop"), ("#5ab", "bab", "a", "stop"), ("#50ab-", "x", "ab-" * 10, "length")):
+            for stream in (False, True):
+                status, _, body = s.ask("POST", "/v1/completions", {"prompt": prompt, "stop": stop, "max_tokens": 30, "stream": stream})
+                assert status == 200
+                if stream:
+                    found = joined(events(body))
+                else:
+                    choice = json.loads(body)["choices"][0]
+                    found = choice["text"], choice["finish_reason"]
+                assert found == (text, why), (prompt, stop, found)
+
+
+def test_chat():
+    with Server() as s:
+        reply = s.chat("hello")
+        assert reply["object"] == "chat.completion"
+        assert reply["choices"] == [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "logprobs": None, "finish_reason": "stop"}]
+        parts = [{"type": "text", "text": "o\u00e9ne "}, {"text": "tw\no", "type": "text"}, {"type": "text", "text": ""}, {"type": "text", "text": "!"}]
+        assert s.chat(parts)["choices"][0]["message"]["content"] == "o\u00e9ne tw\no!"
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [
+            {"role": "developer", "content": "be brief"}, {"content": "hi", "role": "user"}, {"role": "assistant", "content": "yes", "name": "x"},
+            {"role": "user", "content": "now"}], "max_completion_tokens": 3, "user": "me", "n": 1, "tools": [], "stop": None, "model": s.name,
+            "response_format": {"type": "text"}, "presence_penalty": 0, "tool_choice": "auto"})
+        reply = json.loads(body)
+        assert status == 200 and reply["choices"][0]["message"]["content"] == "now" and reply["choices"][0]["finish_reason"] == "length", body
+        assert reply["usage"]["prompt_tokens"] == len("system: be brief\nuser: hi\nassistant: yes\n") + 1 + 3
+        content = s.chat("hé", logprobs=True, top_logprobs=0)["choices"][0]["logprobs"]["content"]
+        assert [c["bytes"] for c in content] == [[104], [195], [169]] and content[0] == {"token": "h", "logprob": -0.5, "bytes": [104], "top_logprobs": []}
+    with Server(env={"SERVE_NO_TEMPLATE": "1"}) as s:
+        assert s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})[0] == 400
+
+
+def test_streams():
+    with Server(step=2) as s:
+        text = "Grüße, 日本 \U0001F600 \"quoted\" \\ \n"
+        for path, body in (("/v1/completions", {"prompt": text, "max_tokens": 100, "stream": True}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "stream": True})):
+            status, headers, data = s.ask("POST", path, body)
+            found = events(data)
+            assert status == 200 and headers["Content-Type"] == "text/event-stream" and headers["Transfer-Encoding"] == "chunked"
+            assert joined(found) == (text, "stop") and len({event["id"] for event in found}) == 1 and len(found) > 5
+            assert not any("usage" in event for event in found)
+            found = events(s.ask("POST", path, dict(body, stream_options={"include_usage": True}))[2])
+            assert found[-1]["choices"] == [] and found[-1]["usage"]["completion_tokens"] == len(text.encode())
+            assert all(event["usage"] is None for event in found[:-1])
+        chat = events(s.ask("POST", path, dict(body, logprobs=True))[2])
+        assert chat[0]["choices"][0]["delta"]["role"] == "assistant" and "role" not in chat[1]["choices"][0]["delta"]
+        assert bytes(b for event in chat for c in (event["choices"][0]["logprobs"] or {"content": []})["content"] for b in c["bytes"]).decode() == text
+        # a stream that says nothing: the first event is the last one
+        assert joined(events(s.ask("POST", "/v1/completions", {"prompt": "abc", "stop": "a", "stream": True})[2])) == ("", "stop")
+        # HTTP/1.0: the end of the connection is the end
+        data = json.dumps({"prompt": "abc", "stream": True}).encode()
+        reply = s.raw(b"POST /v1/completions HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
+        head, rest = reply.split(b"\r\n\r\n", 1)
+        assert b"chunked" not in head and b"Connection: close" in head and joined(events(rest)) == ("abc", "stop")
+
+
+REFUSED = [
+    ("", 400, None), ("{", 400, None), ("[]", 400, None), ("null", 400, None), ("{} {}", 400, None), ('{"prompt": "a",}', 400, None),
+    ('{"prompt": "a", "prompt": "b"}', 400, None), ('{"prompt": "\\ud800"}', 400, None), ('{"prompt": "\\udc00\\ud800"}', 400, None),
+    ('{"prompt": "\\u0000"}', 400, None), ('{"prompt": "\\x"}', 400, None), ('{"prompt": "\n"}', 400, None), ('{"prompt": "a', 400, None),
+    (b'{"prompt": "\xff"}', 400, None), (b'{"prompt": "\xed\xa0\x80"}', 400, None), (b'{"prompt": "\xc0\x80"}', 400, None),
+    (b'{"prompt": "\xf4\x90\x80\x80"}', 400, None), (b'\xef\xbb\xbf{"prompt": "a"}', 400, None), (b'{"prompt": "a"}\0', 400, None),
+    ('{"prompt": "a", "seed": 01}', 400, None), ('{"prompt": "a", "seed": +1}', 400, None), ('{"prompt": "a", "seed": 1.}', 400, None),
+    ('{"prompt": "a", "seed": .5}', 400, None), ('{"prompt": "a", "seed": 1e999}', 400, None), ('{"prompt": "a", "seed": NaN}', 400, None),
+    ('{"prompt": "a", "seed": 0x10}', 400, None), ('{"prompt": "a", "seed": -}', 400, None), ("[" * 100000, 400, None), ('{"a":' * 50, 400, None),
+    ('{"prompt": "a", "seed": tru}', 400, None), ("{'prompt': 'a'}", 400, None), ('{"prompt" "a"}', 400, None), ('{"prompt": "a" "b": 1}', 400, None),
+    ("{%s}" % ",".join('"k%d":1' % i for i in range(2000)), 400, None), ("[%s]" % ("1," * 500000 + "1"), 400, None),
+    ({}, 400, "prompt"), ({"prompt": None}, 400, "prompt"), ({"prompt": 1}, 400, "prompt"), ({"prompt": []}, 400, "prompt"),
+    ({"prompt": ["a", "b"]}, 400, "prompt"), ({"prompt": [[1], [2]]}, 400, "prompt"), ({"prompt": [1.5]}, 400, "prompt"),
+    ({"prompt": [-1]}, 400, "prompt"), ({"prompt": [258]}, 400, "prompt"), ({"prompt": {"a": 1}}, 400, "prompt"), ({"prompt": [1, "a"]}, 400, "prompt"),
+    ({"prompt": "x" * 5000}, 400, None), ({"prompt": "!prompt"}, 500, None), ({"prompt": "!fail"}, 500, None),
+    ({"prompt": "a", "temperature": "1"}, 400, "temperature"), ({"prompt": "a", "temperature": -0.1}, 400, "temperature"),
+    ({"prompt": "a", "temperature": 2.1}, 400, "temperature"), ({"prompt": "a", "top_p": 1.5}, 400, "top_p"), ({"prompt": "a", "top_k": 1.5}, 400, "top_k"),
+    ({"prompt": "a", "max_tokens": 0}, 400, "max_tokens"), ({"prompt": "a", "max_tokens": 1e30}, 400, "max_tokens"),
+    ({"prompt": "a", "seed": 1e300}, 400, "seed"), ({"prompt": "a", "stream": 1}, 400, "stream"), ({"prompt": "a", "stream": "yes"}, 400, "stream"),
+    ({"prompt": "a", "n": 2}, 400, "n"), ({"prompt": "a", "best_of": 3}, 400, "best_of"), ({"prompt": "a", "echo": True}, 400, "echo"),
+    ({"prompt": "a", "suffix": "b"}, 400, "suffix"), ({"prompt": "a", "presence_penalty": 0.5}, 400, "presence_penalty"),
+    ({"prompt": "a", "logprobs": 3}, 400, "logprobs"), ({"prompt": "a", "logprobs": True}, 400, "logprobs"),
+    ({"prompt": "a", "messages": []}, 400, "messages"), ({"prompt": "a", "temperatur": 1}, 400, "temperatur"),
+    ({"prompt": "a", "stop": 1}, 400, "stop"), ({"prompt": "a", "stop": ""}, 400, "stop"), ({"prompt": "a", "stop": ["a", 1]}, 400, "stop"),
+    ({"prompt": "a", "stop": ["a"] * 17}, 400, "stop"), ({"prompt": "a", "stop": "x" * 2000}, 400, "stop"), ({"prompt": "a", "stop": {"a": "b"}}, 400, "stop"),
+    ({"prompt": "a", "logit_bias": [1]}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"a": 1}}, 400, "logit_bias"),
+    ({"prompt": "a", "logit_bias": {"1": 101}}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"1": "2"}}, 400, "logit_bias"),
+    ({"prompt": "a", "logit_bias": {"999": 1}}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"1": 1, "01": 2}}, 400, "logit_bias"),
+    ({"prompt": "a", "logit_bias": {"": 1}}, 400, "logit_bias"), ({"prompt": "a", "stream_options": 1}, 400, "stream_options"),
+    ({"prompt": "a", "model": "gpt-4"}, 404, "model"), ({"prompt": "a", "model": 7}, 404, "model"), ({"prompt": "a", "\u00e9\n": 7}, 400, "\u00e9\n"),
+]
+
+REFUSED_CHATS = [
+    ({}, "messages"), ({"messages": []}, "messages"), ({"messages": "hi"}, "messages"), ({"messages": [1]}, "messages"),
+    ({"messages": [{"role": "user"}]}, "messages"), ({"messages": [{"content": "a"}]}, "messages"),
+    ({"messages": [{"role": "tool", "content": "a"}]}, "messages"), ({"messages": [{"role": "user", "content": []}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": ["a"]}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "!template"}]}, None),
+    ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"top_logprobs": 2}, "top_logprobs"), ({"prompt": "a"}, "prompt"), ({"reasoning_effort": "high"}, "reasoning_effort"), ({"logprobs": 1}, "logprobs"),
+]
+
+
+def test_refused():
+    with Server("--connections", 4) as s:
+        cases = [("/v1/completions", *case) for case in REFUSED]
+        cases += [("/v1/chat/completions", body, 400, name) for body, name in REFUSED_CHATS]
+        for path, body, code, name in cases:
+            status, _, data = s.ask("POST", path, body)
+            assert status == code, (body if len(str(body)) < 300 else str(body)[:300], status, data[:300])
+            error = json.loads(data)["error"]
+            assert error["code"] == code and error["message"] and error["param"] == name, (str(body)[:300], error)
+            assert error["type"] == ("server_error" if code == 500 else "invalid_request_error")
+        assert s.text("fine")["choices"][0]["text"] == "fine"
+
+
+# ---- HTTP
+
+HOST = b"Host: localhost\r\n"
+MALFORMED = [
+    (b"\0\0\0\0", 400), (b"\x16\x03\x01\x02\x00\x01\x00", 400), (b"GET / HTTP/1.1\nHost: localhost\n\n", 400), (b"GET /\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET  / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET / HTTP/1.1 x\r\n" + HOST + b"\r\n", 400),
+    (b"G=T / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET * HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET http://localhost/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 505), (b"GET / HTTP/1.1x\r\n" + HOST + b"\r\n", 505), (b"GET / http/1.1\r\n" + HOST + b"\r\n", 400),
+    (b" GET / HTTP/1.1\r\n" + HOST + b"\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400), (b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b" folded: 1\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n: x\r\n" + HOST + b"\r\n", 400),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"A: \0\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b"A: b\rc\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 1 1\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: \r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    (b"GET / HTTP/1.0\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403), (b"GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", 403),
+    (b"GET / HTTP/1.1\r\nHost: localhost:80@evil\r\n\r\n", 403), (b"GET / HTTP/1.1\r\nHost: \r\n\r\n", 403), (b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 403),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Origin: http://evil.example\r\n\r\n", 403), (b"GET / HTTP/1.1\r\n" + HOST + b"Origin: null\r\n\r\n", 403),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"Expect: miracles\r\n\r\n", 417), (b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n" * 101 + b"\r\n", 431),
+    (b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 20000 + b"\r\n\r\n", 431), (b"GET /" + b"a" * 40000, 431), (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"\r\n", 411),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\n{}", 415),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/jsonx\r\nContent-Length: 2\r\n\r\n{}", 415),
+    (b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\nContent-Length: 3000000\r\n\r\n", 413),
+]
+CHUNKED = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json; charset=utf-8\r\nTransfer-Encoding: Chunked\r\n\r\n"
+MALFORMED += [(CHUNKED + body, code) for body, code in (
+    (b"\r\n", 400), (b"x\r\n", 400), (b"-1\r\n", 400), (b"0x2\r\n{}\r\n0\r\n\r\n", 400), (b"2\r\n{}x\r\n0\r\n\r\n", 400), (b"2\r\n{}\n0\r\n\r\n", 400), (b"2\n{}\r\n", 400),
+    (b"fffffffff\r\n", 400), (b"ffffffff\r\n", 413), (b"1;" + b"a" * 3000 + b"\r\n", 400), (b"0\r\n" + b"a: b\r\n" * 4000 + b"\r\n", 431),
+    (b"2\0\r\n{}\r\n0\r\n\r\n", 400), (b"100000\r\n" + b" " * 0x100000 + b"\r\n180000\r\n", 413), (b" 2\r\n{}\r\n0\r\n\r\n", 400))]
+
+
+def test_malformed():
+    with Server() as s:
+        for data, code in MALFORMED:
+            with s.connect() as c:
+                try:
+                    c.sendall(data)
+                except OSError:
+                    pass
+                status, headers, body, rest = read_response(c)
+                assert status == code, (data[:200], status, body)
+                assert json.loads(body)["error"]["code"] == code
+                if headers["connection"] == "close":
+                    assert rest + read_all(c) == b""
+        for data in (b"", b"\r\n\r\n\r\n", b"GET", b"GET / HTTP/1.1\r\nHost: localhost\r\n", CHUNKED + b"2\r\n{", post({"prompt": "a"})[:-1]):
+            with s.connect() as c:  # the client goes in the middle: nobody is answered
+                c.sendall(data)
+                c.shutdown(socket.SHUT_WR)
+                assert read_all(c) == b""
+        assert s.text("fine")["choices"][0]["text"] == "fine"
+
+
+def test_connections():
+    with Server() as s:
+        with s.connect() as c:
+            rest = b""
+            for i in range(20):  # one after the other
+                c.sendall(b"\r\n" * (i % 3) + (post({"prompt": "t%d" % i}) if i % 2 else b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n"))
+                status, headers, body, rest = read_response(c, rest)
+                assert status == 200 and headers["connection"] == "keep-alive" and rest == b""
+                assert i % 2 == 0 or json.loads(body)["choices"][0]["text"] == "t%d" % i
+            c.sendall(b"GET /nothing HTTP/1.1\r\n" + HOST + b"\r\n")  # an error does not end it
+            assert read_response(c)[0] == 404
+            c.sendall(post({"prompt": 1}))
+            assert read_response(c)[0] == 400
+            c.sendall(post({"prompt": "x"}, more="Connection: a, Close\r\n"))
+            status, headers, _, _ = read_response(c)
+            assert status == 200 and headers["connection"] == "close" and c.recv(1) == b""
+        with s.connect() as c:  # all at once, also behind a stream
+            c.sendall(b"".join(post({"prompt": "t%d" % i}) for i in range(30)))
+            rest = b""
+            for i in range(30):
+                status, _, body, rest = read_response(c, rest)
+                assert status == 200 and json.loads(body)["choices"][0]["text"] == "t%d" % i
+        with s.connect() as c:
+            c.sendall(post({"prompt": "abc", "stream": True}) + b"GET /health HTTP/1.1\r\nConnection: close\r\n" + HOST + b"\r\n")
+            reply = read_all(c)
+            assert reply.index(b"[DONE]") < reply.index(b"0\r\n\r\nHTTP/1.1 200 OK") and reply.endswith(b"}")
+        with s.connect() as c:  # byte by byte
+            body = json.dumps({"prompt": "slowly"}).encode()
+            chunks = b"".join(b"%x;note=1\r\n%c\r\n" % (1, byte) for byte in body) + b"0\r\nTrailer: 1\r\n\r\n"
+            for byte in CHUNKED + chunks:
+                c.sendall(bytes([byte]))
+            status, _, data, rest = read_response(c)
+            assert status == 200 and json.loads(data)["choices"][0]["text"] == "slowly" and rest == b""
+            c.sendall(CHUNKED + b"%X\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+            assert read_response(c)[0] == 200
+        with s.connect() as c:
+            data = post({"prompt": "wait"}, more="Expect: 100-continue\r\n")
+            head, body = data.split(b"\r\n\r\n", 1)
+            c.sendall(head + b"\r\n\r\n")
+            assert read_response(c)[0] == 100
+            c.sendall(body)
+            assert read_response(c)[0] == 200
+        reply = s.raw(b"GET /health HTTP/1.0\r\n\r\n")
+        assert status_of(reply) == 200 and b"Connection: close" in reply
+        with s.connect() as c:
+            c.sendall(b"GET /health HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\nabc" * 2)
+            status, headers, _, rest = read_response(c)
+            assert status == 200 and headers["connection"] == "keep-alive" and read_response(c, rest)[0] == 200
+
+
+def test_names_and_keys():
+    with Server("--allow-host", "box.example", "--api-key", "secret") as s:
+        for host, code in (("localhost", 200), ("LOCALHOST:1", 200), ("127.0.0.1:80", 200), ("[::1]:80", 200), ("box.example", 200), ("box.example.", 403), ("boxxexample", 403)):
+            assert status_of(s.raw(("GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host).encode())) == code, host
+        reply = s.raw(b"GET /health HTTP/1.1\r\nHost: localhost:8\r\nOrigin: http://localhost:8\r\nConnection: close\r\n\r\n")
+        assert status_of(reply) == 200
+        for key, code in (("Bearer secret", 200), ("bearer secret", 200), ("Bearer secreT", 401), ("Bearer secret2", 401), ("Bearer", 401), ("secret", 401), ("", 401)):
+            status, headers, _ = s.ask("GET", "/v1/models", headers={"Authorization": key})
+            assert status == code and (code == 200 or headers["WWW-Authenticate"] == "Bearer"), key
+        assert s.ask("POST", "/v1/completions", {"prompt": "a"})[0] == 401
+        assert s.ask("POST", "/v1/completions", {"prompt": "a"}, dict(JSON, Authorization="Bearer secret"))[0] == 200
+        assert s.ask("GET", "/")[0] == s.ask("GET", "/health")[0] == 200
+
+
+# ---- limits
+
+
+def test_times():
+    with Server("--request-time", 1, "--idle-time", 2, "--answer-time", 2, step=50) as s:
+        start = time.time()
+        lazy = [s.connect() for _ in range(4)]
+        lazy[1].sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        lazy[2].sendall(post({"prompt": "a"})[:-1])
+        lazy[3].sendall(CHUNKED + b"5\r\n")
+
+        def drip():  # a byte at a time does not help
+            try:
+                for byte in b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 1000:
+                    dripping.sendall(bytes([byte]))
+                    time.sleep(0.05)
+            except OSError:
+                pass
+
+        dripping = s.connect()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        assert status_of(read_all(dripping)) == 408 and 0.8 < time.time() - start < 20
+        assert [status_of(read_all(c)) for c in lazy[1:]] == [408] * 3
+        assert read_all(lazy[0]) == b"" and 1.5 < time.time() - start < 20  # idle: closed without a word
+        thread.join()
+        for c in lazy + [dripping]:
+            c.close()
+        status, headers, body = s.ask("POST", "/v1/completions", {"prompt": "#999abc", "max_tokens": 1000})
+        assert status == 503 and "Retry-After" in headers and "longer" in json.loads(body)["error"]["message"]
+        body = s.ask("POST", "/v1/completions", {"prompt": "#999abc", "max_tokens": 1000, "stream": True})[2]
+        last = body.decode().split("\n\n")[-2]
+        assert body.count(b"data: ") > 10 and json.loads(last[len("data: "):])["error"]["code"] == 503
+        s.idle()
+
+
+def test_stalled_reader():
+    with Server("--request-time", 1, "--context", 200000) as s:
+        before = s.descriptors()
+        with s.connect() as c:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            c.sendall(post({"prompt": "#99999abcdefgh", "max_tokens": 150000, "stream": True}))
+            time.sleep(0.3)
+            assert s.descriptors() == before + 1
+            end = time.time() + 10
+            while s.descriptors() > before and time.time() < end:
+                time.sleep(0.1)
+            assert s.descriptors() == before
+            s.idle()
+
+
+def test_queue_and_connections():
+    with Server("--sequences", 2, "--queue", 1, "--connections", 6, step=20) as s:
+        long = [s.connect() for _ in range(3)]
+        for c in long:
+            c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
+            time.sleep(0.1)
+        assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 1}
+        status, headers, body = s.ask("POST", "/v1/completions", {"prompt": "a"})
+        assert status == 429 and headers["Retry-After"] and json.loads(body)["error"]["type"] == "rate_limit_error"
+        more = [s.connect() for _ in range(3)]
+        time.sleep(0.1)
+        status, headers, _ = s.ask("GET", "/health")
+        assert status == 503 and headers["Retry-After"]
+        for c in more:
+            c.close()
+        time.sleep(0.1)
+        long[0].close()  # it leaves, and the next one is taken up
+        time.sleep(0.3)
+        assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 0}
+        long[2].shutdown(socket.SHUT_WR)  # one half of the connection is as good as all of it
+        assert status_of(read_all(long[2])) == 200
+        long[1].close()
+        s.idle()
+        many = [s.connect() for _ in range(40)]  # more than there are places: the rest waits in the system
+        time.sleep(0.2)
+        for c in many:
+            c.close()
+        time.sleep(0.2)
+        assert s.get("/health")["status"] == "ok"
+
+
+def test_leaving():
+    with Server("--sequences", 4, step=20) as s:
+        before = s.descriptors()
+        for stream in (False, True):
+            c = s.connect()
+            c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": stream}))
+            time.sleep(0.15)
+            assert s.get("/health")["running"] == 1
+            c.close()
+            s.idle()
+        # a client that is killed
+        code = "import socket,sys\nc=socket.create_connection(('127.0.0.1',%d))\nc.sendall(%r)\nwhile 1: c.recv(10)" % (
+            s.port, post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
+        for _ in range(3):
+            child = subprocess.Popen([sys.executable, "-c", code])
+            end = time.time() + 10
+            while s.get("/health")["running"] == 0 and time.time() < end:
+                time.sleep(0.02)
+            child.kill()
+            child.wait()
+            s.idle()
+        time.sleep(0.1)
+        assert s.descriptors() <= before
+
+
+def test_side_by_side():
+    """The same texts alone and beside others, of which some fail."""
+    with Server("--sequences", 4, "--queue", 100, step=1) as s:
+        results = {}
+
+        def one(i):
+            if i % 5 == 0:
+                results[i] = s.ask("POST", "/v1/completions", {"prompt": "!fail"})[0]
+            else:
+                results[i] = s.text("#3text %d" % i, max_tokens=100)["choices"][0]["text"]
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(40)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert results == {i: 500 if i % 5 == 0 else ("text %d" % i) * 3 for i in range(40)}, results
+        s.idle()
+
+
+def test_end():
+    with Server("--grace-time", 5, step=10) as s:  # what runs is finished
+        c, quiet = s.connect(), s.connect()
+        c.sendall(post({"prompt": "#10abc", "max_tokens": 100}))
+        time.sleep(0.1)
+        s.process.send_signal(signal.SIGTERM)
+        status, headers, body, _ = read_response(c)
+        assert status == 200 and headers["connection"] == "close" and json.loads(body)["choices"][0]["text"] == "abc" * 10
+        assert quiet.recv(1) == b""
+        s.process.wait(10)
+    for signals, grace in ((1, 1), (2, 60)):  # or cut: after the time, or by the second signal
+        with Server("--grace-time", grace, "--sequences", 1, step=10) as s:
+            all_of = [s.connect() for _ in range(3)]
+            for c, stream in zip(all_of, (True, False, False)):
+                c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": stream}))
+                time.sleep(0.1)
+            start = time.time()
+            for _ in range(signals):
+                s.process.send_signal(signal.SIGINT)
+                time.sleep(0.2)
+            replies = [read_all(c) for c in all_of]
+            assert [status_of(reply) for reply in replies] == [200, 503, 503] and b"shutting down" in replies[0]
+            s.process.wait(10)
+            assert time.time() - start < 30
+
+
+def test_command_line():
+    for options, code in (([], 2), (["--help"], 0), (["m", "--port"], 1), (["m", "--port", "x"], 1), (["m", "--nothing", "1"], 1), (["m", "n"], 1),
+                          (["m", "--host", "256.256.256.256"], 1), (["m", "--queue", "-1"], 1)):
+        done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=30)
+        assert done.returncode == code and (done.stdout + done.stderr), (options, done)
+
+
+# ---- damage and time
+
+
+def damaged(chance):
+    """A request that was right once."""
+    body = {"prompt": "#2ab\u00e9", "max_tokens": chance.choice([1, 5, 20]), "stop": ["b", "cd"], "seed": 3, "stream": chance.random() < 0.3,
+            "logit_bias": {"1": -1}, "temperature": 0.5}
+    path = "/v1/completions"
+    if chance.random() < 0.5:
+        body["messages"] = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "a\u20ac"}, {"type": "text", "text": "b"}]}]
+        del body["prompt"]
+        path = "/v1/chat/completions"
+    data = json.dumps(body, ensure_ascii=chance.random() < 0.5).encode()
+    if chance.random() < 0.5:
+        pieces = b""
+        at = 0
+        while at < len(data):
+            size = chance.randint(1, 40)
+            piece = data[at:at + size]
+            pieces += b"%x\r\n%s\r\n" % (len(piece), piece)
+            at += size
+        request = CHUNKED.replace(b"/v1/completions", path.encode()) + pieces + b"0\r\n\r\n"
+    else:
+        request = post(data, path)
+    request = bytearray(request)
+    for _ in range(chance.choice([0, 1, 1, 2, 5, 20])):
+        at = chance.randrange(len(request)) if request else 0
+        kind = chance.randrange(6)
+        if kind == 0 and request:
+            request[at] = chance.randrange(256)
+        elif kind == 1 and request:
+            request[at] ^= 1 << chance.randrange(8)
+        elif kind == 2:
+            del request[at:at + chance.choice([1, 2, 10, 100])]
+        elif kind == 3:
+            request[at:at] = bytes(chance.choice(b"\r\n\0\"\\{}[]:, 0x") for _ in range(chance.choice([1, 3, 50])))
+        elif kind == 4:
+            request[at:at] = request[at:at + chance.choice([1, 10, 100])]
+        else:
+            request[at:at] = chance.choice([b"\r\n\r\n", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"\\ud800", b"\xf0\x9f", b"1e400", b"[[[["])
+    return bytes(request)
+
+
+def test_damaged():
+    chance = random.Random(7)
+    codes = {}
+    with Server("--request-time", 30, "--connections", 200) as s:
+        for i in range(20000 if SOAK else 3000):
+            with s.connect() as c:
+                data = damaged(chance)
+                try:
+                    at = chance.randrange(len(data) + 1) if chance.random() < 0.2 else len(data)
+                    c.sendall(data[:at])
+                    c.sendall(data[at:])
+                    c.settimeout(0.02)
+                    reply = c.recv(4096)
+                except OSError:
+                    reply = b""
+                if reply:
+                    code = status_of(reply)
+                    assert code in (200, 400, 403, 404, 405, 408, 411, 413, 415, 417, 431, 501, 505), (data, reply)
+                    codes[code] = codes.get(code, 0) + 1
+        s.idle()
+        assert s.text("fine")["choices"][0]["text"] == "fine"
+    assert codes.get(200, 0) > 50 and codes.get(400, 0) > 300, codes
+    print("     answers to damaged requests:", dict(sorted(codes.items())))
+
+
+def test_nothing_is_left():
+    count = 24000 if SOAK else 2000
+    asan = "quarantine_size_mb=1:" + os.environ.get("ASAN_OPTIONS", "")  # else it keeps 256 MiB of what was freed
+    with Server("--connections", 200, "--sequences", 8, env={"ASAN_OPTIONS": asan}) as s:
+        def some(n):
+            for i in range(n):
+                c = s.connect()
+                c.sendall(post({"prompt": "abc%d" % i, "stream": i % 2 == 0}, more="Connection: close\r\n"))
+                if i % 7 == 0:
+                    c.close()
+                    continue
+                reply = read_all(c)
+                assert status_of(reply) == 200, reply
+                c.close()
+        some(count // 4)
+        s.idle()
+        fds, memory = s.descriptors(), s.resident()
+        threads = [threading.Thread(target=some, args=(count // 4,)) for _ in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        s.idle()
+        time.sleep(0.2)
+        assert s.descriptors() <= fds, (fds, s.descriptors())
+        grown = s.resident() - memory
+        assert grown < 8192, "%d KiB more" % grown
+        print("     %d requests: %d descriptors, %+d KiB" % (count, s.descriptors(), grown))
+
+
+def make_model(folder):
+    """A Llama with random weights, and a tokenizer of single bytes."""
+    if os.path.exists(folder + "/config.json"):
+        return
+    os.makedirs(folder, exist_ok=True)
+    vocab, hidden, inner, heads, kv, dim = 258, 32, 48, 4, 2, 8
+    config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": 2,
+              "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "torch_dtype": "float32", "eos_token_id": 256}
+    shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
+    for i in range(2):
+        at = "model.layers.%d." % i
+        shapes.update({at + "input_layernorm.weight": (hidden,), at + "post_attention_layernorm.weight": (hidden,),
+                       at + "self_attn.q_proj.weight": (heads * dim, hidden), at + "self_attn.k_proj.weight": (kv * dim, hidden),
+                       at + "self_attn.v_proj.weight": (kv * dim, hidden), at + "self_attn.o_proj.weight": (hidden, heads * dim),
+                       at + "mlp.gate_proj.weight": (inner, hidden), at + "mlp.up_proj.weight": (inner, hidden), at + "mlp.down_proj.weight": (hidden, inner)})
+    chance, header, data = random.Random(1), {}, b""
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        values = [chance.gauss(0, 0.4) if len(shape) > 1 else 1.0 for _ in range(count)]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += struct.pack("<%df" % count, *values)
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with open(folder + "/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + data)
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that stand for themselves
+    letters = {byte: chr(byte) for byte in own}
+    letters.update({byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in own)})
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    special = {"id": 256, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    tokenizer = {"version": "1.0", "added_tokens": [special], "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                           "fuse_unk": False, "byte_fallback": False, "vocab": dict({letters[b]: b for b in range(256)}, **{"<end>": 256}), "merges": []}}
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<end>{% endfor %}{% if add_generation_prompt %}H{% endif %}"
+    for name, content in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", {"eos_token": "<end>", "chat_template": template})):
+        with open("%s/%s.json" % (folder, name), "w") as file:
+            json.dump(content, file)
+
+
+def test_model():
+    """With any model: what does not depend on what it says."""
+    tiny = not os.path.exists(MODEL + "/config.json") or os.path.getsize(MODEL + "/model.safetensors") < 1000000
+    make_model(MODEL)
+    with Server("--sequences", 4, "--context", 128) as s:
+        assert s.get("/v1/models")["data"][0]["max_model_len"] == 128
+        for more in ({"temperature": 0}, {"seed": 5}, {"seed": 5, "top_k": 5, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1}):
+            ask = dict(more, prompt="the ", max_tokens=12)
+            alone = s.text(**ask)
+            assert 0 <= alone["usage"]["completion_tokens"] <= 12 and alone["usage"]["prompt_tokens"] >= 1
+            results = []
+            threads = [threading.Thread(target=lambda: results.append(s.text(**ask)["choices"][0]["text"])) for _ in range(6)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert results == [alone["choices"][0]["text"]] * 6, (results, alone)
+            streamed = joined(events(s.ask("POST", "/v1/completions", dict(ask, stream=True))[2]))
+            assert streamed == (alone["choices"][0]["text"], alone["choices"][0]["finish_reason"])
+        log = s.text("the ", max_tokens=3, logprobs=0, temperature=0)["choices"][0]["logprobs"]
+        assert len(log["tokens"]) == len(log["token_logprobs"]) and all(-100 < p <= 0 for p in log["token_logprobs"])
+        status, _, body = s.ask("POST", "/v1/completions", {"prompt": "x y " * 300})
+        assert status == 400 and "context" in json.loads(body)["error"]["message"]
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello<end>"}], "max_tokens": 5})
+        assert status == 200 or "template" in json.loads(body)["error"]["message"], body
+        if status == 200 and tiny:  # what a message says is no control token
+            assert json.loads(body)["usage"]["prompt_tokens"] == len("[user]hello<end>") + 1 + len("H"), body
+            assert s.text("abc", max_tokens=30, logit_bias={"256": 100})["choices"][0] == {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}
+            status, _, body = s.ask("POST", "/v1/completions", {"prompt": [1, 257], "max_tokens": 2})
+            assert status == 400, body
+        c = s.connect()
+        c.sendall(post({"prompt": "a", "max_tokens": 100}))
+        time.sleep(0.2)
+        c.close()
+        s.idle(30)
+
+
+def main():
+    names = [name for name in globals() if name.startswith("test_")]
+    names = ["test_model"] if MODEL else [name for name in names if name != "test_model"]
+    only = os.environ.get("ONLY")
+    for name in names:
+        if only and only not in name:
+            continue
+        start = time.time()
+        globals()[name]()
+        print("ok   serve: %s, %.1f s" % (name[5:].replace("_", " "), time.time() - start))
+        sys.stdout.flush()
+
+
+main()
