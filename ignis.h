@@ -354,6 +354,10 @@
         loss of ignis_model_forward. ignis_model_save writes a folder, which transformers opens, too. ignis_model_tensor finds a weight by its
         name. q, k and v are the rows of one weight, as are gate and up: for training a part alone its rows have to be copied back by hand.
 
+        Messages become text by the model's chat template, a program in Jinja which ignis_chat_render runs as transformers does, to the byte.
+        ignis_chat_encode makes ids of them: what a message says is never a control token, whatever the template does with it. Tools and other
+        variables come as JSON, {"tools": [...], "enable_thinking": false}.
+
         A sequence is the tokens of one text, and their keys and values in the model's cache. ignis_generate shows text as it grows;
         ignis_sequence_next gives one token, ignis_sequence_next_all one of each of many texts, for which the weights are read once. Tokens
         are drawn on the device, and a step is a graph from its second time on.
@@ -3276,8 +3280,8 @@ typedef struct ignis_chat_desc {
     set, set blocks, with, macro, all operators but **, slices, and the filters, tests, methods and functions of a table; letters
     beyond ASCII have no case, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is stopped
     after 2e7 steps, 256 MiB of host memory, or 250 nested calls and blocks.
-    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may be null
-    when capacity is 0.
+    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may
+    be null when capacity is 0.
     Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
     failure.
     Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
@@ -34239,24 +34243,29 @@ static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__cha
     items->item[items->count++] = value;
 }
 
+/*  Makes room for so many bytes in all. */
+static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
+{
+    char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+    if (!larger || !marked)
+        return false;
+    if (out->size) {
+        memcpy(larger, out->text, out->size);
+        memcpy(marked, out->marks, out->size);
+    }
+    out->text = larger;
+    out->marks = marked;
+    out->capacity = capacity;
+    return true;
+}
+
 /*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
 static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
 {
     if (!ignis__chat_work(c, (int64_t)(size / 64)) || size == 0)
         return;
-    if (out->capacity - out->size < size) {
-        size_t capacity = out->size + size < 128 ? 256 : 2 * (out->size + size);
-        char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
-        if (!larger || !marked)
-            return;
-        if (out->size) {
-            memcpy(larger, out->text, out->size);
-            memcpy(marked, out->marks, out->size);
-        }
-        out->text = larger;
-        out->marks = marked;
-        out->capacity = capacity;
-    }
+    if (out->capacity - out->size < size && !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
+        return;
     memcpy(out->text + out->size, text, size);
     if (marks)
         memcpy(out->marks + out->size, marks, size);
@@ -36032,6 +36041,8 @@ static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value 
     ignis__chat_writer out;
     ignis__chat_value joined;
     memset(&out, 0, sizeof out);
+    if (a.of == b.of && !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+        return a;
     (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
     (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
     joined = ignis__chat_written(&out);
