@@ -413,7 +413,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:
