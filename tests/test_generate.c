@@ -68,7 +68,7 @@ static ignis__op step_begin(void)
     ignis__op op;
     ignis__device *device = ignis__device_get("test", 0);
     memset(&op, 0, sizeof op);
-    CHECK(device && ignis__step_begin(&op, "test", device));
+    CHECK(device && ignis__next_begin(&op, "test", device));
     return op;
 }
 
