@@ -37470,14 +37470,18 @@ static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_cal
     static const char known[] = "aAbBcdDeFhHIjmMpRSTuUwWxXyY%nt";
     ignis__chat_value format = call->value[0];
     ignis__chat_writer out;
+#ifdef _WIN32
+    __time64_t seconds = c->now ? c->now : (__time64_t)time(NULL);
+#else
     time_t seconds = c->now ? (time_t)c->now : time(NULL);
+#endif
     struct tm now;
     int64_t i;
     (void)variant;
     memset(&out, 0, sizeof out);
     memset(&now, 0, sizeof now);
 #ifdef _WIN32
-    if (!ignis__chat_want_text(c, format) || localtime_s(&now, &seconds) != 0)
+    if (!ignis__chat_want_text(c, format) || _localtime64_s(&now, &seconds) != 0)
 #else
     if (!ignis__chat_want_text(c, format) || !localtime_r(&seconds, &now))
 #endif
