@@ -31937,6 +31937,8 @@ static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
     int64_t before = encoder->count;
     void *items = encoder->symbols;
+    if (id >= 0 && encoder->part_plain && tokenizer->flags[id] & IGNIS__TOKEN_CONTROL)
+        id = -1; /* whatever the vocabulary says */
     if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;

@@ -430,6 +430,25 @@ TEST(small_file)
     let_go(tokenizer);
 }
 
+/*  A vocabulary may have its control tokens, too, and take pieces whole. */
+TEST(plain_text_is_never_a_control_token)
+{
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"normalized\":false,\"special\":true}],\"pre_tokenizer\":{"
+        "\"type\":\"ByteLevel\",\"use_regex\":false},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+        "\"ignore_merges\":true,\"vocab\":{\"<s>\":3,\"<\":4,\"s\":5,\">\":6},\"merges\":[]}}";
+    static const int32_t control[] = {3}, plain[] = {4, 5, 6};
+    ignis_encode_desc desc;
+    ignis_tokenizer tokenizer;
+    DRY();
+    memset(&desc, 0, sizeof desc);
+    tokenizer = ignis_tokenizer_open(write_text("whole.json", json));
+    CHECK_IDS(tokenizer, "<s>", 3, &desc, control, 1);
+    desc.plain = true;
+    CHECK_IDS(tokenizer, "<s>", 3, &desc, plain, 3);
+    let_go(tokenizer);
+}
+
 TEST(what_is_not_supported_is_named)
 {
     static const char *const cases[][3] = {
