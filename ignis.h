@@ -14334,7 +14334,10 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+    int builtin = 0;
+    while (builtin < IGNIS__COUNT(ignis__builtins) && ignis__builtins[builtin].source != source)
+        builtin++;
+    if (builtin == IGNIS__COUNT(ignis__builtins) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
         strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
@@ -37477,7 +37480,7 @@ static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_cal
     memset(&out, 0, sizeof out);
     memset(&now, 0, sizeof now);
 #ifdef _WIN32
-    if (!ignis__chat_want_text(c, format) || localtime_s(&now, &seconds) != 0)
+    if (!ignis__chat_want_text(c, format) || _localtime64_s(&now, &seconds) != 0)
 #else
     if (!ignis__chat_want_text(c, format) || !localtime_r(&seconds, &now))
 #endif
