@@ -14334,7 +14334,10 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
+    int builtin = 0;
+    while (builtin < IGNIS__COUNT(ignis__builtins) && ignis__builtins[builtin].source != source)
+        builtin++;
+    if (builtin == IGNIS__COUNT(ignis__builtins) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0 ||
         strncmp(name, "gemm_", 5) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
