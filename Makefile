@@ -336,7 +336,7 @@ test-memcheck:
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others compile kernels for most
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 WINDOWS_LACKS := comm_job comm_nccl nccl
-WINDOWS_SHORT := array channel contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor threads vmm
+WINDOWS_SHORT := array channel contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor text threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
@@ -351,13 +351,13 @@ test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
 # As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array channel contract convert device file share system tensor vmm
+MSVC_TESTS := array channel contract convert device file share system tensor text vmm
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 
 # 64-bit Arm (Jetson, Grace): the simulator and some tests, cross-compiled, under qemu. Tests that start themselves again need more of it.
 ARM := build/arm
-ARM_TESTS := array convert device elementwise graph stream tensor
+ARM_TESTS := array convert device elementwise graph stream tensor text
 test-arm:
 	@$(MAKE) --no-print-directory -s -C sim BUILD=../$(ARM) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ \
 	    $(addprefix ../$(ARM)/sim/,libcuda.so.1 libnvrtc.so libcublasLt.so)
@@ -412,7 +412,7 @@ check-docs: $(SIMULATOR) ignis_kernels.h build/manual
 check-prototypes:
 	@sh tools/check_prototypes.sh
 
-FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* tests/serve/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch] sim/windows/*.[ch])
 FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
 check-format:

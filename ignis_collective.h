@@ -3507,7 +3507,7 @@ static void ignis__wire_free(ignis__wire *wire)
     int left = 1000;
     if (!wire)
         return;
-    if (wire->kind->give && wire->capacity > 0) { /* what was put into this process, and nobody takes any more */
+    if (wire->kind->give && wire->capacity > 0) { /* what was put into this process, and nobody takes; what comes later still stays open */
         while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
             ignis__inbox_next(wire);
         ignis__outbox_clear(wire);

@@ -11,7 +11,6 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,7 +53,7 @@ int main(int argc, char **argv)
         if (++frames == die_at) {
             printf("consumer: killed at frame %d\n", filled.frame);
             fflush(stdout);
-            raise(SIGKILL);
+            _Exit(9); /* as after a crash: nothing is freed, and nobody is told */
         }
         ignis_array frame = ignis_array_slice(ring, 0, filled.slot, 1);
         ignis_arg args[] = {ignis_arg_array(frame), ignis_arg_i32(width), ignis_arg_array(found)};

@@ -49,10 +49,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_HEAD 16384   /* bytes of a request line and its headers */
-#define MAX_HEADERS 100  /* lines */
-#define MAX_DEPTH 32     /* of JSON */
-#define MAX_MEMBERS 1024 /* of one JSON object */
+#define MAX_HEAD 16384  /* bytes of a request line and its headers */
+#define MAX_HEADERS 100 /* lines */
+#define MAX_DEPTH 32    /* of JSON */
+#define MAX_MEMBERS 512 /* of one JSON object */
 #define MAX_VALUES 400000
 #define MAX_STOPS 16
 #define MAX_BIASES 512
@@ -487,9 +487,9 @@ typedef struct job {
     ignis_text_stream stream;
     int32_t *ids; /* of the prompt */
     int fed;
-    int64_t most; /* tokens of the answer */
-    text held;    /* what may be the beginning of a stop string */
-    size_t written;
+    int64_t most;   /* tokens of the answer */
+    text held;      /* what may be the beginning of a stop string */
+    size_t written; /* characters that went out */
 
     /* under the lock */
     text out;                        /* of the answer, since the loop looked last */
@@ -578,16 +578,16 @@ static void job_fail(job *j, int status)
     job_end(j, status, NULL, message);
 }
 
+/*  The ids of the prompt. How many there are, or -1. Control tokens that messages have in their text are text; a prompt is the client's own. */
 static int encode(job *j, int capacity)
 {
     ignis_chat_desc chat = {.add_generation_prompt = true};
-    ignis_encode_desc plain = {.plain = true}; /* what looks like a control token is text: clients may send the ids of tokens */
+    j->ids = (int32_t *)resize(j->ids, sizeof *j->ids * (size_t)capacity);
     if (j->chat)
         return ignis_chat_encode(engine.tokenizer, j->messages, j->message_count, &chat, j->ids, capacity);
     if (j->prompt)
-        return ignis_tokenizer_encode(engine.tokenizer, j->prompt, (int64_t)j->prompt_size, &plain, j->ids, capacity);
-    if (capacity)
-        memcpy(j->ids, j->prompt_ids, sizeof *j->ids * (size_t)capacity);
+        return ignis_tokenizer_encode(engine.tokenizer, j->prompt, (int64_t)j->prompt_size, NULL, j->ids, capacity);
+    memcpy(j->ids, j->prompt_ids, sizeof *j->ids * (size_t)j->prompt_count);
     return j->prompt_count;
 }
 
@@ -595,11 +595,9 @@ static int encode(job *j, int capacity)
 static bool job_begin(job *j)
 {
     char message[200];
-    int i, count = encode(j, 0);
-    if (count >= 0) {
-        j->ids = (int32_t *)allocate(sizeof *j->ids * (size_t)count);
+    int i, room = (int)j->body.size + 256, count = encode(j, room); /* hardly ever more tokens than bytes of the request */
+    if (count > room)
         count = encode(j, count);
-    }
     if (count < 0) {
         job_fail(j, 400);
         return false;
@@ -653,6 +651,14 @@ static size_t find_stop(const job *j, bool in_part)
     return held;
 }
 
+static size_t characters(const char *s, size_t size)
+{
+    size_t i, count = 0;
+    for (i = 0; i < size; i++)
+        count += (s[i] & 0xC0) != 0x80;
+    return count;
+}
+
 static void add_item(text *t, const char *format, double number)
 {
     text_put(t, t->size ? "," : "");
@@ -675,7 +681,7 @@ static void add_log_prob(job *j, const char *piece, int size, double log_prob)
         text_put(&j->tokens, "],\"top_logprobs\":[]}");
     }
     add_item(&j->log_probs, "%.6g", log_prob);
-    add_item(&j->offsets, "%.0f", (double)(j->written + j->held.size));
+    add_item(&j->offsets, "%.0f", (double)(j->written + characters(j->held.data, j->held.size)));
 }
 
 static bool is_end(int32_t id)
@@ -717,8 +723,8 @@ static bool job_put(job *j, int32_t id)
     if (!stopped && !last)
         release = find_stop(j, true);
     text_add(&j->out, j->held.data, release);
+    j->written += characters(j->held.data, release);
     text_cut(&j->held, release);
-    j->written += release;
     pthread_mutex_unlock(&shared.lock);
     if (last || stopped)
         job_end(j, 200, ended || stopped ? "stop" : "length", "");
@@ -854,7 +860,7 @@ typedef struct connection {
 
     /* the answer */
     job *job;
-    bool stream, begun; /* as events; the head has gone out */
+    bool stream, begun; /* as events; the first one is out */
     text answer, tokens, log_probs, offsets;
     char id[48];
     time_t created;
@@ -932,7 +938,6 @@ static void put_head(connection *c, int number, const char *type, int64_t size)
     else if (!c->old)
         text_put(&c->out, "Transfer-Encoding: chunked\r\n");
     text_print(&c->out, "Connection: %s\r\n\r\n", c->keep ? "keep-alive" : "close");
-    c->begun = true;
     c->progress = seconds();
 }
 
@@ -951,7 +956,7 @@ static void put_error(text *t, int number, const char *name, const char *message
     text_quote(t, message, strlen(message));
     text_print(t, ",\"type\":\"%s\",\"param\":", status_of(number)->type);
     if (name)
-        text_quote(t, name, strlen(name));
+        text_quote(t, name, strlen(name) < 100 ? strlen(name) : 100);
     else
         text_put(t, "null");
     text_print(t, ",\"code\":%d}}", number);
@@ -1008,13 +1013,18 @@ enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, FIELDS };
 static const char *const fields[FIELDS] = {"Host",   "Content-Length", "Transfer-Encoding", "Connection",
                                            "Expect", "Authorization",  "Content-Type",      "Origin"};
 
+/*  Whether only this machine reaches the server. */
+static bool is_local(void)
+{
+    return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
+}
+
 /*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server. */
 static bool is_own_name(const char *host)
 {
     static const char *const local[] = {"localhost", "127.0.0.1", "[::1]"};
     const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
     size_t i, size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
-    bool is_local = strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
     if (host[size] && (host[size] != ':' || strspn(host + size + 1, "0123456789") != strlen(host + size + 1)))
         return false;
     for (i = 0; i < (size_t)settings.allowed_count; i++)
@@ -1023,7 +1033,7 @@ static bool is_own_name(const char *host)
     for (i = 0; i < 3; i++)
         if (strlen(local[i]) == size && strncasecmp(host, local[i], size) == 0)
             return true;
-    return !is_local && !settings.allowed_count;
+    return !is_local() && !settings.allowed_count;
 }
 
 /*  Takes as long for every key of the same length. */
@@ -1631,7 +1641,7 @@ static const char page[] =
     "        const event = JSON.parse(line.slice(6)); if (event.error) throw new Error(event.error.message);\n"
     "        const choice = event.choices[0]; if (choice) answer.content += chat ? choice.delta.content || '' : choice.text;\n"
     "        p.textContent = answer.content; } }\n"
-    "  } catch (error) { if (error.name != 'AbortError') show('error', error.message); }\n"
+    "  } catch (error) { if (error.name != 'AbortError') show('error', error.message); if (chat && !answer.content) talk.splice(-2); }\n"
     "  at('send').disabled = false; at('stop').disabled = true; control = null; }\n"
     "at('form').onsubmit = e => { e.preventDefault(); const t = at('text').value; if (t && !control) { at('text').value = ''; send(t); } "
     "};\n"
@@ -1738,18 +1748,27 @@ static void put_event(connection *c, const text *data)
     text_free(&event);
 }
 
-/*  Lets go of the job. */
+/*  Lets go of the job, and takes its place in the queue away. */
 static void drop_job(connection *c)
 {
-    bool done;
-    if (!c->job)
+    job *j = c->job, **at = &shared.first;
+    bool ours;
+    if (!j)
         return;
     pthread_mutex_lock(&shared.lock);
-    done = c->job->done;
-    c->job->dropped = true;
+    while (*at && *at != j)
+        at = &(*at)->next;
+    ours = j->done || *at;
+    if (*at) {
+        *at = j->next;
+        if (shared.last == &j->next)
+            shared.last = at;
+        shared.jobs--;
+    }
+    j->dropped = true;
     pthread_mutex_unlock(&shared.lock);
-    if (done)
-        job_free(c->job);
+    if (ours)
+        job_free(j);
     c->job = NULL;
 }
 
@@ -1806,9 +1825,9 @@ static void pump(connection *c)
         break_off(c, j->status, j->message);
         return;
     }
-    if (c->stream && news) {
+    if (c->stream && (news || (done && !c->begun))) {
         if (!c->begun)
-            put_head(c, 200, "text/event-stream", -1), c->begun = false;
+            put_head(c, 200, "text/event-stream", -1);
         put_object(c, &event);
         put_choice(c, &event, &c->answer, NULL);
         text_put(&event, j->usage ? "],\"usage\":null}" : "]}");
@@ -1817,8 +1836,6 @@ static void pump(connection *c)
         c->answer.size = event.size = 0;
     }
     if (done && c->stream) {
-        if (!c->begun)
-            put_head(c, 200, "text/event-stream", -1);
         put_object(c, &event);
         put_choice(c, &event, &c->answer, j->finish);
         text_put(&event, j->usage ? "],\"usage\":null}" : "]}");
@@ -1876,6 +1893,7 @@ static void end_answer(connection *c)
 {
     double now = seconds();
     text_free(&c->body), text_free(&c->answer), text_free(&c->out);
+    text_free(&c->tokens), text_free(&c->log_probs), text_free(&c->offsets);
     c->sent = 0;
     if (c->keep && !interrupted) {
         c->state = READING_HEAD;
@@ -2225,6 +2243,8 @@ int main(int argc, char **argv)
     open_engine();
 
     listener = open_listener();
+    if (!settings.key && !is_local())
+        fprintf(stderr, "serve: without --api-key everybody who reaches %s may use this server\n", settings.host);
     if (pipe(shared.wake_loop) != 0)
         give_up("no pipe: ", strerror(errno));
     fcntl(shared.wake_loop[0], F_SETFL, O_NONBLOCK);

@@ -92,15 +92,19 @@ class Server:
         assert status == 200, (status, body)
         return json.loads(body)
 
-    def idle(self, seconds=20):
-        """Waits until no request is there any more."""
+    def reach(self, running, waiting=0, seconds=20):
+        """Waits until so many requests run and wait."""
         end = time.time() + seconds
         while time.time() < end:
-            health = self.get("/health")
-            if health["running"] == health["waiting"] == 0:
+            status, _, body = self.ask("GET", "/health")
+            health = json.loads(body)
+            if status == 200 and (health["running"], health["waiting"]) == (running, waiting):
                 return
             time.sleep(0.02)
-        raise AssertionError("requests still run: %s" % health)
+        raise AssertionError("not %d running and %d waiting: %s" % (running, waiting, health))
+
+    def idle(self, seconds=20):
+        self.reach(0, 0, seconds)
 
     def descriptors(self):
         return len(os.listdir("/proc/%d/fd" % self.process.pid)) if os.path.isdir("/proc") else 0
@@ -210,7 +214,7 @@ def test_text():
         chosen = s.text("abc", max_tokens=3, logit_bias={"122": 100, "97": -100})
         assert chosen["choices"][0]["text"] == "zzz"
         log = s.text("aé", max_tokens=9, logprobs=0)["choices"][0]["logprobs"]
-        assert log["tokens"] == ["a", "\uFFFD", "\uFFFD"] and log["token_logprobs"] == [-0.5] * 3 and len(log["text_offset"]) == 3
+        assert log["tokens"] == ["a", "\uFFFD", "\uFFFD"] and log["token_logprobs"] == [-0.5] * 3 and log["text_offset"] == [0, 1, 1]
         drawn = [s.text("a", temperature=2, seed=seed, max_tokens=20)["choices"][0]["text"] for seed in (1, 1, 2, -5)]
         assert drawn[0] == drawn[1] and len(set(drawn)) == 3 and len(drawn[0]) == 20
         assert s.text("a", temperature=2, max_tokens=20)["choices"] != s.text("a", temperature=2, max_tokens=20)["choices"]
@@ -271,6 +275,8 @@ def test_streams():
         assert bytes(b for event in chat for c in (event["choices"][0]["logprobs"] or {"content": []})["content"] for b in c["bytes"]).decode() == text
         # a stream that says nothing: the first event is the last one
         assert joined(events(s.ask("POST", "/v1/completions", {"prompt": "abc", "stop": "a", "stream": True})[2])) == ("", "stop")
+        silent = events(s.ask("POST", path, dict(body, stop="G"))[2])
+        assert joined(silent) == ("", "stop") and silent[0]["choices"][0]["delta"]["role"] == "assistant"
         # HTTP/1.0: the end of the connection is the end
         data = json.dumps({"prompt": "abc", "stream": True}).encode()
         reply = s.raw(b"POST /v1/completions HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
@@ -447,6 +453,8 @@ def test_names_and_keys():
             assert status_of(s.raw(("GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host).encode())) == code, host
         reply = s.raw(b"GET /health HTTP/1.1\r\nHost: localhost:8\r\nOrigin: http://localhost:8\r\nConnection: close\r\n\r\n")
         assert status_of(reply) == 200
+        status, _, body = s.ask("POST", "/v1/completions", {"x" * 5000: 1}, dict(JSON, Authorization="Bearer secret"))
+        assert status == 400 and len(body) < 500
         for key, code in (("Bearer secret", 200), ("bearer secret", 200), ("Bearer secreT", 401), ("Bearer secret2", 401), ("Bearer", 401), ("secret", 401), ("", 401)):
             status, headers, _ = s.ask("GET", "/v1/models", headers={"Authorization": key})
             assert status == code and (code == 200 or headers["WWW-Authenticate"] == "Bearer"), key
@@ -509,22 +517,24 @@ def test_stalled_reader():
 def test_queue_and_connections():
     with Server("--sequences", 2, "--queue", 1, "--connections", 6, step=20) as s:
         long = [s.connect() for _ in range(3)]
-        for c in long:
+        for i, c in enumerate(long):
             c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
-            time.sleep(0.1)
-        assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 1}
+            s.reach(min(i + 1, 2), i // 2)
         status, headers, body = s.ask("POST", "/v1/completions", {"prompt": "a"})
         assert status == 429 and headers["Retry-After"] and json.loads(body)["error"]["type"] == "rate_limit_error"
+        long[2].close()  # one that waits leaves its place to another one
+        s.reach(2, 0)
+        long[2] = s.connect()
+        long[2].sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
+        s.reach(2, 1)
         more = [s.connect() for _ in range(3)]
-        time.sleep(0.1)
         status, headers, _ = s.ask("GET", "/health")
         assert status == 503 and headers["Retry-After"]
         for c in more:
             c.close()
-        time.sleep(0.1)
         long[0].close()  # it leaves, and the next one is taken up
-        time.sleep(0.3)
-        assert s.get("/health") == {"status": "ok", "running": 2, "waiting": 0}
+        s.reach(2, 0)
+        assert long[2].recv(1, socket.MSG_PEEK)
         long[2].shutdown(socket.SHUT_WR)  # one half of the connection is as good as all of it
         assert status_of(read_all(long[2])) == 200
         long[1].close()
@@ -533,8 +543,7 @@ def test_queue_and_connections():
         time.sleep(0.2)
         for c in many:
             c.close()
-        time.sleep(0.2)
-        assert s.get("/health")["status"] == "ok"
+        s.idle()
 
 
 def test_leaving():
@@ -543,8 +552,7 @@ def test_leaving():
         for stream in (False, True):
             c = s.connect()
             c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": stream}))
-            time.sleep(0.15)
-            assert s.get("/health")["running"] == 1
+            s.reach(1)
             c.close()
             s.idle()
         # a client that is killed
@@ -552,13 +560,13 @@ def test_leaving():
             s.port, post({"prompt": "#999abc", "max_tokens": 4000, "stream": True}))
         for _ in range(3):
             child = subprocess.Popen([sys.executable, "-c", code])
-            end = time.time() + 10
-            while s.get("/health")["running"] == 0 and time.time() < end:
-                time.sleep(0.02)
+            s.reach(1)
             child.kill()
             child.wait()
             s.idle()
-        time.sleep(0.1)
+        end = time.time() + 10
+        while s.descriptors() > before and time.time() < end:
+            time.sleep(0.02)
         assert s.descriptors() <= before
 
 
@@ -585,24 +593,29 @@ def test_side_by_side():
 def test_end():
     with Server("--grace-time", 5, step=10) as s:  # what runs is finished
         c, quiet = s.connect(), s.connect()
-        c.sendall(post({"prompt": "#10abc", "max_tokens": 100}))
-        time.sleep(0.1)
+        c.sendall(post({"prompt": "#30abc", "max_tokens": 100}))
+        s.reach(1)
         s.process.send_signal(signal.SIGTERM)
         status, headers, body, _ = read_response(c)
-        assert status == 200 and headers["connection"] == "close" and json.loads(body)["choices"][0]["text"] == "abc" * 10
+        assert status == 200 and headers["connection"] == "close" and json.loads(body)["choices"][0]["text"] == "abc" * 30
         assert quiet.recv(1) == b""
+        c.close()
+        quiet.close()
         s.process.wait(10)
     for signals, grace in ((1, 1), (2, 60)):  # or cut: after the time, or by the second signal
         with Server("--grace-time", grace, "--sequences", 1, step=10) as s:
             all_of = [s.connect() for _ in range(3)]
-            for c, stream in zip(all_of, (True, False, False)):
+            for i, (c, stream) in enumerate(zip(all_of, (True, False, False))):
                 c.sendall(post({"prompt": "#999abc", "max_tokens": 4000, "stream": stream}))
-                time.sleep(0.1)
+                s.reach(1, i)
+            all_of[0].recv(1, socket.MSG_PEEK)  # it has begun
             start = time.time()
             for _ in range(signals):
                 s.process.send_signal(signal.SIGINT)
                 time.sleep(0.2)
             replies = [read_all(c) for c in all_of]
+            for c in all_of:
+                c.close()
             assert [status_of(reply) for reply in replies] == [200, 503, 503] and b"shutting down" in replies[0]
             s.process.wait(10)
             assert time.time() - start < 30
@@ -774,6 +787,13 @@ def test_model():
             assert streamed == (alone["choices"][0]["text"], alone["choices"][0]["finish_reason"])
         log = s.text("the ", max_tokens=3, logprobs=0, temperature=0)["choices"][0]["logprobs"]
         assert len(log["tokens"]) == len(log["token_logprobs"]) and all(-100 < p <= 0 for p in log["token_logprobs"])
+        if tiny:  # up to the end of the context
+            full = s.text("x" * 100, max_tokens=1000, logit_bias={"256": -100}, seed=1)
+            assert full["usage"] == {"prompt_tokens": 100, "completion_tokens": 28, "total_tokens": 128}
+            assert full["choices"][0]["finish_reason"] == "length"
+            full = s.text("x" * 127, max_tokens=1000, temperature=0)
+            assert full["usage"]["total_tokens"] <= 128 and s.ask("POST", "/v1/completions", {"prompt": "x" * 128})[0] == 400
+            assert s.text("x<end>y", max_tokens=1)["usage"]["prompt_tokens"] == 3
         status, _, body = s.ask("POST", "/v1/completions", {"prompt": "x y " * 300})
         assert status == 400 and "context" in json.loads(body)["error"]["message"]
         status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello<end>"}], "max_tokens": 5})

@@ -199,6 +199,40 @@ TEST(memory_outlives_who_made_it)
     CHECK_OK(ignis_channel_close(channel));
 }
 
+/*  Shares an array, says so, and has gone before anybody looks. */
+static int role_leaver(void)
+{
+    ignis_desc setup = test_desc(NULL);
+    ignis_channel channel;
+    ignis_array array;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 2;
+    array = make_shared(IGNIS_SHAPE(1000), "from afar");
+    write_counting(array, 9);
+    channel = meet_parent();
+    if (ignis_share_send(channel, array) != IGNIS_OK || !say(channel, 'b') || ignis_channel_close(channel) != IGNIS_OK)
+        return 3;
+    fflush(stdout);
+    _exit(0);
+}
+
+TEST(who_has_shared_may_leave_before_it_is_taken)
+{
+    process child = process_start("leaver");
+    ignis_channel channel;
+    ignis_array array;
+    SHARE_SETUP();
+    channel = meet_child();
+    CHECK_INT(process_end(&child), 0);
+    array = ignis_share_receive(channel);
+    CHECK_TEXT(info_of(array).tag, "from afar");
+    CHECK(hear(channel, 'b'));
+    CHECK_COUNTING(array, 1000, 9);
+    CHECK_OK(ignis_array_free(array));
+    CHECK_FAILS(ignis_share_receive(channel), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK_OK(ignis_channel_close(channel));
+}
+
 /* one process ---------------------------------------------------------------------------------------------------------- */
 
 TEST(a_view_shares_its_part)
@@ -507,7 +541,10 @@ int main(int argc, char **argv)
     char token[300];
     int code;
     if (role) {
-        code = strcmp(role, "user") == 0 ? role_user() : strcmp(role, "waiter") == 0 ? role_waiter() : role_giver();
+        code = strcmp(role, "user") == 0     ? role_user()
+               : strcmp(role, "waiter") == 0 ? role_waiter()
+               : strcmp(role, "leaver") == 0 ? role_leaver()
+                                             : role_giver();
         if (code)
             printf("%s ends with %d: %s\n", role, code, ignis_status_message());
         return code;

