@@ -1301,6 +1301,7 @@ static ignis_generate_info generated(const test_model *t, ignis_generate_desc *d
     desc->info = &info;
     CHECK_OK(ignis_sequence_text(sequence, "H", 1));
     CHECK_OK(ignis_generate(sequence, desc));
+    desc->info = NULL;
     CHECK_INT(ignis_sequence_length(sequence), 1 + info.tokens);
     CHECK_OK(ignis_sequence_free(sequence));
     return info;
