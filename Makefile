@@ -212,10 +212,11 @@ $(OUT)/model_dump: tests/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
-# Ids and text against the Python package tokenizers, where that is installed.
+# Ids and text against the Python package tokenizers, where that is installed: TEXTS random texts for each kind of tokenizer.
 PYTHON := python3
+TEXTS := 10000
 check-tokenizers: $(OUT)/text_ids
-	$(PYTHON) tests/tokenizers_compare.py $(OUT)/text_ids
+	$(PYTHON) tests/tokenizers_compare.py $(OUT)/text_ids $(TEXTS)
 
 $(OUT)/text_ids: tests/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)

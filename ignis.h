@@ -39717,8 +39717,10 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->parameters = model->parameters, info->file_bytes = model->file_bytes, info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes = info->cache_bytes_of_token * model->room * model->sequences;
-    /* a residual, its norm, q k v, the attended, gate and up in one and apart; the scores of the last row */
-    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + 2 * qkv + (model->gelu ? 1 : 4) * (int64_t)model->inner) + model->vocab) *
+    /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
+                                     (model->gelu ? 1 : 4) * (int64_t)model->inner) +
+                             model->vocab) *
                             ignis__dtypes[model->dtype].size;
 }
 
@@ -39994,17 +39996,24 @@ static ignis_tensor ignis__model_think(const ignis__model *model, const ignis__l
     return ignis_linear(ignis_silu_mul(part[0], part[1]), layer->down, layer->down_bias);
 }
 
+/*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
 static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
                                           ignis_tensor bias)
 {
-    return model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+    static const char call[] = "ignis_model_forward";
+    ignis_tensor before = *x, norm;
+    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+    ignis__tensor_discard(call, before);
+    ignis__tensor_discard(call, y);
+    return norm;
 }
 
 /*  The scopes let go of everything but what the tape keeps. */
 static ignis_tensor ignis__model_apply(const ignis__model *model, ignis_tensor ids, int64_t seq)
 {
+    static const char call[] = "ignis_model_forward";
     ignis_scope all = ignis_scope_begin(), inner;
-    ignis_tensor x = ignis_embedding(model->embedding, ids), h;
+    ignis_tensor x = ignis_embedding(model->embedding, ids), h, y;
     int i;
     if (!model->rope)
         x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
@@ -40013,11 +40022,13 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, ignis_tensor i
         const ignis__layer *layer = &model->layer[i];
         bool last = i == model->layers - 1;
         inner = ignis_scope_begin();
-        h = ignis_scope_return(inner, ignis__model_attend(model, layer, h));
-        h = ignis__model_add_norm(model, &x, h, layer->mlp_norm, layer->mlp_norm_bias);
+        y = ignis_scope_return(inner, ignis__model_attend(model, layer, h));
+        ignis__tensor_discard(call, h);
+        h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
         inner = ignis_scope_begin();
-        h = ignis_scope_return(inner, ignis__model_think(model, layer, h));
-        h = ignis__model_add_norm(model, &x, h, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+        y = ignis_scope_return(inner, ignis__model_think(model, layer, h));
+        ignis__tensor_discard(call, h);
+        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
     }
     return ignis_scope_return(all, ignis_linear(h, model->head, ignis__no_tensor()));
 }

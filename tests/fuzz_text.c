@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_text.c - damaged tokenizer.json and tokenizer_config.json: the reader must say no or yes, and what it says yes to must work
+/*  fuzz_text.c - damaged tokenizer.json, tokenizer_config.json and GGUF files: the reader must say no or yes, and what it says yes to must work
 
     fuzz_text [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
@@ -7,6 +7,13 @@
 #define IGNIS_IMPLEMENTATION
 #define IGNIS_MODELS
 #include "../ignis.h"
+
+#include "text_files.h"
+
+static void quiet(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
+{
+    (void)level, (void)diagnostic, (void)message, (void)user_data;
+}
 
 static void require(bool condition, const char *what, const char *bytes, size_t size)
 {
@@ -39,6 +46,34 @@ static void use(ignis__tokenizer *tokenizer, const char *text, size_t text_size,
         require(ignis__token_add(tokenizer, ids[i], i == 0, &out), "an id has no text", bytes, size);
     }
     ignis__free(out.data);
+}
+
+/*  The same for a GGUF file, which has to be one on the disk. */
+static bool try_gguf(const char *bytes, size_t size)
+{
+    static const char path[] = "fuzz_text.gguf", text[] = "abba <s>ab \xE2\x96\x81\xFF\n c";
+    ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_take("fuzz", &ignis__tokenizers);
+    FILE *out = fopen(path, "wb");
+    ignis__text_load load;
+    ignis__gguf file;
+    bool ok;
+    if (!tokenizer || !out || fwrite(bytes, 1, size, out) != size || fclose(out) != 0)
+        exit(1);
+    ok = ignis__gguf_open("fuzz", path, &file);
+    ignis__text_load_begin(&load, "fuzz", tokenizer);
+    if (ok) {
+        ok = ignis__text_gguf_take(&load, &file);
+        ignis__gguf_close(&file);
+        require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
+    }
+    if (ok) {
+        ignis__tokenizer_facts(tokenizer);
+        use(tokenizer, text, sizeof text - 1, bytes, size);
+    }
+    ignis__text_load_end(&load);
+    ignis__tokenizer_destroy(tokenizer);
+    ignis_status_clear();
+    return ok;
 }
 
 /*  Reads a file, of which it needs a copy; true when it is accepted. kind: 0 tokenizer.json, 1 tokenizer_config.json. */
@@ -225,24 +260,32 @@ int main(int argc, char **argv)
     unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, accepted = 0, done;
     const size_t count = sizeof seeds / sizeof *seeds;
     size_t i, k;
+    buffer keys = gguf_bytes("llama-bpe", "111341"), gguf[2];
+    ignis__global.logger.log_fn = quiet; /* there is no ignis_setup */
+    gguf[0] = gguf_file(&keys);
+    keys = gguf_pieces("2336111111111", 13);
+    gguf[1] = gguf_file(&keys);
     random_state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
     for (done = 0; done < iterations; done++) {
-        bool whole = done < count, ok; /* each seed once as it is */
+        bool whole = done < count + 2, ok; /* each seed once as it is */
         char *exact;
-        i = whole ? (size_t)done : random_below(count);
-        file_size = strlen(seeds[i].text);
-        memcpy(file, seeds[i].text, file_size);
+        i = whole ? (size_t)done : random_below(20) ? random_below(count) : count + random_below(2);
+        file_size = i < count ? strlen(seeds[i].text) : gguf[i - count].size;
+        memcpy(file, i < count ? seeds[i].text : gguf[i - count].data, file_size);
         for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0; k--) /* most get one mutation */
             mutate();
         exact = (char *)malloc(file_size ? file_size : 1);
         if (!exact)
             return 1;
         memcpy(exact, file, file_size);
-        ok = try_file(exact, file_size, seeds[i].kind);
+        ok = i < count ? try_file(exact, file_size, seeds[i].kind) : try_gguf(exact, file_size);
         require(ok || !whole, "a good file is refused", exact, file_size);
         accepted += ok;
         free(exact);
     }
+    remove("fuzz_text.gguf");
+    free(gguf[0].data);
+    free(gguf[1].data);
     printf("fuzz_text: %llu files, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
     return 0;
 }

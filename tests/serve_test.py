@@ -770,8 +770,8 @@ def test_model():
     """With any model: what does not depend on what it says."""
     tiny = not os.path.exists(MODEL + "/config.json") or os.path.getsize(MODEL + "/model.safetensors") < 1000000
     make_model(MODEL)
-    with Server("--sequences", 4, "--context", 128) as s:
-        assert s.get("/v1/models")["data"][0]["max_model_len"] == 128
+    with Server("--sequences", 4, "--context", 320) as s:
+        assert s.get("/v1/models")["data"][0]["max_model_len"] == 320
         for more in ({"temperature": 0}, {"seed": 5}, {"seed": 5, "top_k": 5, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1}):
             ask = dict(more, prompt="the ", max_tokens=12)
             alone = s.text(**ask)
@@ -788,11 +788,11 @@ def test_model():
         log = s.text("the ", max_tokens=3, logprobs=0, temperature=0)["choices"][0]["logprobs"]
         assert len(log["tokens"]) == len(log["token_logprobs"]) and all(-100 < p <= 0 for p in log["token_logprobs"])
         if tiny:  # up to the end of the context
-            full = s.text("x" * 100, max_tokens=1000, logit_bias={"256": -100}, seed=1)
-            assert full["usage"] == {"prompt_tokens": 100, "completion_tokens": 28, "total_tokens": 128}
+            full = s.text("x" * 300, max_tokens=1000, logit_bias={"256": -100}, seed=1)
+            assert full["usage"] == {"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320}
             assert full["choices"][0]["finish_reason"] == "length"
-            full = s.text("x" * 127, max_tokens=1000, temperature=0)
-            assert full["usage"]["total_tokens"] <= 128 and s.ask("POST", "/v1/completions", {"prompt": "x" * 128})[0] == 400
+            full = s.text("x" * 319, max_tokens=1000, temperature=0)
+            assert full["usage"]["total_tokens"] <= 320 and s.ask("POST", "/v1/completions", {"prompt": "x" * 320})[0] == 400
             assert s.text("x<end>y", max_tokens=1)["usage"]["prompt_tokens"] == 3
         status, _, body = s.ask("POST", "/v1/completions", {"prompt": "x y " * 300})
         assert status == 400 and "context" in json.loads(body)["error"]["message"]

@@ -633,6 +633,111 @@ TEST(a_dry_run_counts_what_a_model_takes)
     ck_free(&gpt2);
 }
 
+/*  Files of the sizes that are published, without their values: what they say is true, and about what a pass takes. */
+TEST(true_shapes_are_counted)
+{
+    static const struct {
+        ck_model model;
+        int64_t parameters, cache_of_token;
+    } cases[] = {{{.family = "llama",
+                   .layers = 16,
+                   .hidden = 2048,
+                   .heads = 32,
+                   .kv_heads = 8,
+                   .head_dim = 64,
+                   .inner = 8192,
+                   .vocab = 128256,
+                   .context = 131072,
+                   .tied = true,
+                   .eps = 1e-5,
+                   .theta = 500000},
+                  1235814400,
+                  32768}, /* Llama 3.2 1B */
+                 {{.family = "qwen3",
+                   .layers = 28,
+                   .hidden = 1024,
+                   .heads = 16,
+                   .kv_heads = 8,
+                   .head_dim = 128,
+                   .inner = 3072,
+                   .vocab = 151936,
+                   .context = 40960,
+                   .tied = true,
+                   .eps = 1e-6,
+                   .theta = 1000000},
+                  596049920,
+                  114688}}; /* Qwen3-0.6B */
+    static const char *const parts[] = {"input_layernorm",  "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+                                        "self_attn.v_proj", "self_attn.o_proj",         "mlp.gate_proj",    "mlp.up_proj",
+                                        "mlp.down_proj",    "self_attn.q_norm",         "self_attn.k_norm"};
+    int32_t *ids = (int32_t *)calloc(512, sizeof *ids);
+    ignis_tensor_desc int_desc = tensor_desc(IGNIS_I32, false);
+    ignis_desc setup;
+    int c, l, k;
+    NEEDS_POSIX("truncate");
+    memset(&setup, 0, sizeof setup);
+    setup.dry_run = true;
+    for (c = 0; c < 2; c++) {
+        ck_model m = cases[c].model;
+        ck_bytes header = {0}, file = {0};
+        char text[8192], path[256];
+        int64_t end = 0, h = m.hidden, q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
+        int64_t rows[] = {h, h, q, kv, kv, h, m.inner, m.inner, h, m.head_dim, m.head_dim},
+                columns[] = {0, 0, h, h, h, q, h, h, m.inner, 0, 0};
+        ignis_model_desc desc;
+        ignis_model_info info;
+        test_remove_folder(path_of("f"));
+        CHECK_INT(ignis__folder_make_all(path_of("f")), true);
+        ck_config(&m, text, sizeof text);
+        ck_write_text(path_of("f"), "config.json", text);
+        snprintf(text, sizeof text,
+                 "{\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],\"data_offsets\":[0,%lld]},\"model.norm.weight\":{"
+                 "\"dtype\":"
+                 "\"BF16\",\"shape\":[%d],\"data_offsets\":[%lld,%lld]}",
+                 m.vocab, m.hidden, 2LL * m.vocab * m.hidden, m.hidden, 2LL * m.vocab * m.hidden, 2LL * m.vocab * m.hidden + 2 * m.hidden);
+        end = 2LL * m.vocab * m.hidden + 2 * m.hidden;
+        ck_put(&header, text, strlen(text));
+        for (l = 0; l < m.layers; l++) {
+            for (k = 0; k < (c ? 11 : 9); k++) {
+                int64_t bytes = 2 * rows[k] * (columns[k] ? columns[k] : 1);
+                snprintf(path, sizeof path, columns[k] ? "%lld,%lld" : "%lld", (long long)rows[k], (long long)columns[k]);
+                snprintf(text, sizeof text,
+                         ",\"model.layers.%d.%s.weight\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", l, parts[k],
+                         path, (long long)end, (long long)(end + bytes));
+                ck_put(&header, text, strlen(text));
+                end += bytes;
+            }
+        }
+        ck_put(&header, "}", 1);
+        ck_u64(&file, header.size);
+        ck_put(&file, header.data, header.size);
+        snprintf(path, sizeof path, "%s/model.safetensors", path_of("f"));
+        test_write_file(path, file.data, file.size);
+        CHECK_INT(truncate(path, (off_t)((int64_t)file.size + end)), 0); /* with a hole */
+        free(header.data), free(file.data);
+        memset(&desc, 0, sizeof desc);
+        desc.path = path_of("f");
+        SETUP(&setup); /* each has a peak of its own */
+        CHECK_OK(ignis_model_inspect(&desc, &info));
+        CHECK_INT(info.parameters, cases[c].parameters);
+        CHECK_INT(info.cache_bytes_of_token, cases[c].cache_of_token);
+        CHECK_INT(info.context, 4096);
+        ignis_model model = ignis_model_open(&desc);
+        int64_t before = memory().live_bytes, taken;
+        CHECK(before >= info.weight_bytes && before < info.weight_bytes + info.weight_bytes / 64);
+        ignis_no_grad_begin();
+        ignis_scope scope = ignis_scope_begin();
+        ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(512), &int_desc));
+        ignis_scope_end(scope);
+        ignis_no_grad_end();
+        taken = memory().live_peak - before - (int64_t)511 * m.vocab * 2; /* without the scores of other rows than the last */
+        CHECK(taken < info.workspace_bytes * 5 / 4 && taken > info.workspace_bytes / 2);
+        CHECK_OK(ignis_model_free(model));
+        CHECK_OK(ignis_shutdown());
+    }
+    free(ids);
+}
+
 /* progress, handles, what is left behind -------------------------------------------------------------------------- */
 
 static struct {
