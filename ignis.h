@@ -5883,6 +5883,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
 /*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
         ignis__setup_lock     all others
         an optimizer's slot   a tensor's slot; those of memory and streams
+        a model's engine      a model's slot; those of memory and streams
+        a model's slot        those of memory and streams
         planning, compiling   the loader's, the kernel caches', those of memory and streams
         ignis__audits         an array's slot, ignis__tracking
         ignis__tapes          a tape
