@@ -291,7 +291,7 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
     enum { CHUNK = 29 };
     int before = room_count, s, i, h, d, at, count, width = width_of(c), own = c->heads * c->head_dim, sequence[64], position[64];
     size_t bytes = (size_t)width * (size_t)ignis__dtypes[dtype].size;
-    double *qkv[SEQUENCES], *together, *got, expected[256];
+    double *qkv[SEQUENCES], *together = NULL, *got, expected[256];
     char *raw[SEQUENCES];
     attention_test t;
     attention_test_begin(&t, c, dtype, 32);
