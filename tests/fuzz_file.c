@@ -32,13 +32,13 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
     if (file->count)
         memcpy(items, file->items, (size_t)file->count * sizeof *items);
     require(ignis__safetensors_arrange(items, file->count), "what was read cannot be arranged", bytes, size);
-    header = ignis__safetensors_write(items, file->count, NULL, 0);
+    header = ignis__safetensors_write(items, file->count, NULL, NULL, 0);
     require(header % 8 == 0, "a header is not aligned", bytes, size);
     copy = (unsigned char *)malloc(8 + header + data + 1);
     for (i = 0; i < 8; i++)
         copy[i] = (unsigned char)(header >> 8 * i);
-    require(ignis__safetensors_write(items, file->count, (char *)copy + 8, header + 1) == header, "measured and written differ", bytes,
-            size);
+    require(ignis__safetensors_write(items, file->count, NULL, (char *)copy + 8, header + 1) == header, "measured and written differ",
+            bytes, size);
     memset(copy + 8 + header, 0, data);
     require(ignis__safetensors_parse(&again, copy, (int64_t)(8 + header + data)) == IGNIS_DIAG_NONE, "what was written is not read", bytes,
             size);
