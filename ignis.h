@@ -34490,6 +34490,35 @@ static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_va
     return sign == -1 || (or_equal && sign == 0);
 }
 
+/*  A list in the order of its keys; what is equal stays as it is. */
+static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+{
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    int64_t count = keys->count, width, from, k, *order = (int64_t *)ignis__chat_alloc(c, (size_t)count * 2 * sizeof *order),
+            *other = order + count, *swap;
+    if (c->fault)
+        return out;
+    for (k = 0; k < count; k++)
+        order[k] = k;
+    for (width = 1; width < count && !c->fault; width *= 2) {
+        for (from = 0; from < count && !c->fault; from += 2 * width) {
+            int64_t middle = from + width < count ? from + width : count, end = from + 2 * width < count ? from + 2 * width : count,
+                    a = from, b = middle;
+            for (k = from; k < end; k++) {
+                bool right = a == middle;
+                if (a < middle && b < end && ignis__chat_work(c, 1))
+                    right = reverse ? ignis__chat_less(c, keys->item[order[a]], keys->item[order[b]], false)
+                                    : ignis__chat_less(c, keys->item[order[b]], keys->item[order[a]], false);
+                other[k] = order[right ? b++ : a++];
+            }
+        }
+        swap = order, order = other, other = swap;
+    }
+    for (k = 0; k < count && !c->fault; k++)
+        ignis__chat_add(c, out.u.items, items->item[order[k] + items->at]);
+    return out;
+}
+
 /*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
 static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
 {
@@ -34796,8 +34825,6 @@ typedef struct ignis__chat_json {
     ignis__chat_value indent, separators[2];
     bool ascii, sort, pretty;
 } ignis__chat_json;
-
-static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse);
 
 static void ignis__chat_json_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, bool ascii)
 {
@@ -37240,35 +37267,6 @@ static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *ca
         else if (ignis__chat_true(result) == (how % 2 == 1))
             ignis__chat_add(c, out.u.items, item);
     }
-    return out;
-}
-
-/*  A list in the order of its keys; what is equal stays as it is. */
-static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
-{
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST);
-    int64_t count = keys->count, width, from, k, *order = (int64_t *)ignis__chat_alloc(c, (size_t)count * 2 * sizeof *order),
-            *other = order + count, *swap;
-    if (c->fault)
-        return out;
-    for (k = 0; k < count; k++)
-        order[k] = k;
-    for (width = 1; width < count && !c->fault; width *= 2) {
-        for (from = 0; from < count && !c->fault; from += 2 * width) {
-            int64_t middle = from + width < count ? from + width : count, end = from + 2 * width < count ? from + 2 * width : count,
-                    a = from, b = middle;
-            for (k = from; k < end; k++) {
-                bool right = a == middle;
-                if (a < middle && b < end && ignis__chat_work(c, 1))
-                    right = reverse ? ignis__chat_less(c, keys->item[order[a]], keys->item[order[b]], false)
-                                    : ignis__chat_less(c, keys->item[order[b]], keys->item[order[a]], false);
-                other[k] = order[right ? b++ : a++];
-            }
-        }
-        swap = order, order = other, other = swap;
-    }
-    for (k = 0; k < count && !c->fault; k++)
-        ignis__chat_add(c, out.u.items, items->item[order[k] + items->at]);
     return out;
 }
 

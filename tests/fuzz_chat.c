@@ -10,6 +10,7 @@
 #define IGNIS__CHAT_MEMORY 4194304
 #include "../ignis.h"
 
+#include "fuzz.h"
 #include "chat_cases.h"
 
 static void require(bool condition, const char *what, const char *text)
@@ -209,27 +210,6 @@ static const char *const words[] = {"{{",
                                     "\x80",
                                     "\x01"};
 
-static uint64_t random_state;
-
-static uint64_t random_next(void) /* xorshift64*, Vigna 2016 */
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return random_state * 0x2545F4914F6CDD1Du;
-}
-static size_t random_below(size_t limit) { return limit ? (size_t)((random_next() >> 33) % limit) : 0; }
-
-/*  Replaces `old` bytes at a place by others. */
-static void splice(char *text, size_t at, size_t old, const char *with, size_t size)
-{
-    size_t length = strlen(text);
-    if (length - old + size >= TEMPLATE_MAX)
-        return;
-    memmove(text + at + size, text + at + old, length - at - old + 1);
-    memcpy(text + at, with, size);
-}
-
 static const char *any_template(void) { return chat_cases[random_below(sizeof chat_cases / sizeof *chat_cases)].source; }
 
 static void mutate(char *text)
@@ -240,26 +220,26 @@ static void mutate(char *text)
     switch (random_below(7)) {
     case 0: /* one byte */
         byte = (char)(1 + random_below(255));
-        splice(text, at, left > 0, &byte, 1);
+        splice_string(text, TEMPLATE_MAX, at, left > 0, &byte, 1);
         break;
-    case 1: splice(text, at, some, "", 0); break;
+    case 1: splice_string(text, TEMPLATE_MAX, at, some, "", 0); break;
     case 2: /* a piece twice */
         memcpy(piece, text + at, some);
-        splice(text, at, 0, piece, some);
+        splice_string(text, TEMPLATE_MAX, at, 0, piece, some);
         break;
     case 3: /* a piece elsewhere */
         memcpy(piece, text + at, some);
-        splice(text, random_below(length + 1), 0, piece, some);
+        splice_string(text, TEMPLATE_MAX, random_below(length + 1), 0, piece, some);
         break;
     case 4: /* a piece of another template */
         other = any_template();
         length = strlen(other);
         left = random_below(length);
         some = random_below((length - left < 200 ? length - left : 200) + 1);
-        splice(text, at, 0, other + left, some);
+        splice_string(text, TEMPLATE_MAX, at, 0, other + left, some);
         break;
-    case 5: splice(text, at, some < 4 ? some : 1, word, strlen(word)); break;
-    default: splice(text, at, 0, word, strlen(word)); break;
+    case 5: splice_string(text, TEMPLATE_MAX, at, some < 4 ? some : 1, word, strlen(word)); break;
+    default: splice_string(text, TEMPLATE_MAX, at, 0, word, strlen(word)); break;
     }
 }
 
@@ -283,7 +263,7 @@ int main(int argc, char **argv)
     unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, rendered = 0, done;
     size_t cases = sizeof chat_cases / sizeof *chat_cases;
     static char template_text[TEMPLATE_MAX];
-    random_state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
+    random_begin(argc, argv);
     for (done = 0; done < iterations; done++) {
         bool whole = done < cases, ok; /* each once as it is */
         size_t k, one = whole ? (size_t)done : random_below(cases);

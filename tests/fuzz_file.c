@@ -7,6 +7,8 @@
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
 
+#include "fuzz.h"
+
 static void require(bool condition, const char *what, const unsigned char *bytes, size_t size)
 {
     FILE *file;
@@ -141,17 +143,6 @@ static const char *const words[] = {
 };
 /* clang-format on */
 
-static uint64_t random_state;
-
-static uint64_t random_next(void) /* xorshift64*, Vigna 2016 */
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return random_state * 0x2545F4914F6CDD1Du;
-}
-static size_t random_below(size_t limit) { return limit ? (size_t)((random_next() >> 33) % limit) : 0; }
-
 typedef struct text {
     unsigned char bytes[FILE_MAX];
     size_t size;
@@ -216,7 +207,7 @@ int main(int argc, char **argv)
     unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, accepted = 0, done;
     size_t i, k, data, length;
     static text header;
-    random_state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
+    random_begin(argc, argv);
     for (done = 0; done < iterations; done++) {
         unsigned char *file;
         size_t size;

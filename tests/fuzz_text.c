@@ -8,6 +8,7 @@
 #define IGNIS_MODELS
 #include "../ignis.h"
 
+#include "fuzz.h"
 #include "text_files.h"
 
 static void quiet(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
@@ -205,17 +206,6 @@ static const char *const words[] = {
 };
 /* clang-format on */
 
-static uint64_t random_state;
-
-static uint64_t random_next(void) /* xorshift64*, Vigna 2016 */
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return random_state * 0x2545F4914F6CDD1Du;
-}
-static size_t random_below(size_t limit) { return limit ? (size_t)((random_next() >> 33) % limit) : 0; }
-
 static char file[FILE_MAX];
 static size_t file_size;
 
@@ -265,7 +255,7 @@ int main(int argc, char **argv)
     gguf[0] = gguf_file(&keys);
     keys = gguf_pieces("2336111111111", 13);
     gguf[1] = gguf_file(&keys);
-    random_state = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 0x9E3779B97F4A7C15u | 1;
+    random_begin(argc, argv);
     for (done = 0; done < iterations; done++) {
         bool whole = done < count + 2, ok; /* each seed once as it is */
         char *exact;
