@@ -9,13 +9,13 @@
         activation.cu               86 lines    3127 bytes
         activation.cuh              64 lines    3229 bytes
         attention.cu               454 lines   19628 bytes
-        attention.cuh              227 lines   10542 bytes
-        attention_decode.cu        214 lines    9777 bytes
+        attention.cuh              236 lines   10877 bytes
+        attention_decode.cu        205 lines    9454 bytes
         attention_decode_mma.cu    142 lines    6561 bytes
         attention_hopper.cu        604 lines   28134 bytes
         attention_hopper_backward.cu   824 lines   40715 bytes
         attention_mma.cu           556 lines   29131 bytes
-        attention_paged.cu         196 lines    8653 bytes
+        attention_paged.cu         185 lines    8223 bytes
         attention_tiles.cuh        267 lines   11325 bytes
         channel_norm.cu            418 lines   19075 bytes
         collective.cu              618 lines   29266 bytes
@@ -1801,6 +1801,15 @@ static const char *const ignis__lines_attention_cuh[] = {
     "__device__ inline float power_of_2(float x) { return exp2f(x); }",
     "__device__ inline double power_of_2(double x) { return exp2(x); }",
     "",
+    "/*  Over lanes that are a multiple of from apart, within groups of to lanes. */",
+    "template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)",
+    "{",
+    "#pragma unroll",
+    "    for (int distance = from; distance < to; distance *= 2)",
+    "        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));",
+    "    return x;",
+    "}",
+    "",
     "/*  Products of a head's queries and keys into scores in units of log 2. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,",
     "    for types that are rounded to less. */",
     "template <typename T, bool quick> struct attention_scores {",
@@ -1961,15 +1970,6 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "                part[c][i] = d + i < head_dim ? row[d + i] : T(0.0f);",
     "        }",
     "    }",
-    "}",
-    "",
-    "/*  Over lanes that are a multiple of from apart, within groups of to lanes. */",
-    "template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)",
-    "{",
-    "#pragma unroll",
-    "    for (int distance = from; distance < to; distance *= 2)",
-    "        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));",
-    "    return x;",
     "}",
     "",
     "/*  What the warps of a block tell each other. */",
@@ -4274,6 +4274,7 @@ static const char *const ignis__lines_attention_paged_cu[] = {
     "    too. head_dim is a multiple of 8.",
     "*/",
     "#include \"ignis.cuh\"",
+    "#include \"attention.cuh\"",
     "#include \"generate.cuh\"",
     "",
     "#ifndef IGNIS_HEAD_DIM",
@@ -4302,9 +4303,6 @@ static const char *const ignis__lines_attention_paged_cu[] = {
     "    int heads, kv_heads, head_dim, splits;",
     "};",
     "",
-    "__device__ inline float power_of_2(float x) { return exp2f(x); }",
-    "__device__ inline double power_of_2(double x) { return exp2(x); }",
-    "",
     "/*  A lane's part of a row; zeros behind its end. */",
     "__device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)",
     "{",
@@ -4316,15 +4314,6 @@ static const char *const ignis__lines_attention_paged_cu[] = {
     "        else",
     "            part[c] = ignis_pack<T>{};",
     "    }",
-    "}",
-    "",
-    "/*  Over lanes that are a multiple of from apart, within groups of to lanes. */",
-    "template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)",
-    "{",
-    "#pragma unroll",
-    "    for (int distance = from; distance < to; distance *= 2)",
-    "        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));",
-    "    return x;",
     "}",
     "",
     "template <int G> struct findings {",
@@ -13455,13 +13444,13 @@ static const ignis__source ignis__sources[] = {
     {"activation.cu", 0xf6801ef1c18dcf3cULL, ignis__lines_activation_cu, 86},
     {"activation.cuh", 0x29e727df9c599774ULL, ignis__lines_activation_cuh, 64},
     {"attention.cu", 0x18ac3e1e1ae5fc62ULL, ignis__lines_attention_cu, 454},
-    {"attention.cuh", 0xfc56d7f9f0804a3dULL, ignis__lines_attention_cuh, 227},
-    {"attention_decode.cu", 0xd8a6b4342959ac99ULL, ignis__lines_attention_decode_cu, 214},
+    {"attention.cuh", 0x33c698c6cbc01075ULL, ignis__lines_attention_cuh, 236},
+    {"attention_decode.cu", 0xc032e9b438183c65ULL, ignis__lines_attention_decode_cu, 205},
     {"attention_decode_mma.cu", 0xf5623eb375d4f86fULL, ignis__lines_attention_decode_mma_cu, 142},
     {"attention_hopper.cu", 0x0984d65895cff9dfULL, ignis__lines_attention_hopper_cu, 604},
     {"attention_hopper_backward.cu", 0x8c377f42fb7a3007ULL, ignis__lines_attention_hopper_backward_cu, 824},
     {"attention_mma.cu", 0x84eee73f45b65645ULL, ignis__lines_attention_mma_cu, 556},
-    {"attention_paged.cu", 0x6f82c8402ffb1e9bULL, ignis__lines_attention_paged_cu, 196},
+    {"attention_paged.cu", 0xa9f5be867e72a0deULL, ignis__lines_attention_paged_cu, 185},
     {"attention_tiles.cuh", 0xc2937233ab4e2c8fULL, ignis__lines_attention_tiles_cuh, 267},
     {"channel_norm.cu", 0xa478fd8e1c39ad9cULL, ignis__lines_channel_norm_cu, 418},
     {"collective.cu", 0x520e6d9b804e365dULL, ignis__lines_collective_cu, 618},

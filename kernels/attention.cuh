@@ -121,6 +121,15 @@ template <typename T> __device__ inline void attention_delta(const attention<T> 
 __device__ inline float power_of_2(float x) { return exp2f(x); }
 __device__ inline double power_of_2(double x) { return exp2(x); }
 
+/*  Over lanes that are a multiple of from apart, within groups of to lanes. */
+template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)
+{
+#pragma unroll
+    for (int distance = from; distance < to; distance *= 2)
+        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
+    return x;
+}
+
 /*  Products of a head's queries and keys into scores in units of log 2. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,
     for types that are rounded to less. */
 template <typename T, bool quick> struct attention_scores {

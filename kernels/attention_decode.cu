@@ -53,15 +53,6 @@ template <bool packed> __device__ inline void load_row(ignis_pack<T> (&part)[CHU
     }
 }
 
-/*  Over lanes that are a multiple of from apart, within groups of to lanes. */
-template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)
-{
-#pragma unroll
-    for (int distance = from; distance < to; distance *= 2)
-        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
-    return x;
-}
-
 /*  What the warps of a block tell each other. */
 template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][D];

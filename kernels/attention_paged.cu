@@ -9,6 +9,7 @@
     too. head_dim is a multiple of 8.
 */
 #include "ignis.cuh"
+#include "attention.cuh"
 #include "generate.cuh"
 
 #ifndef IGNIS_HEAD_DIM
@@ -37,9 +38,6 @@ struct paged_params {
     int heads, kv_heads, head_dim, splits;
 };
 
-__device__ inline float power_of_2(float x) { return exp2f(x); }
-__device__ inline double power_of_2(double x) { return exp2(x); }
-
 /*  A lane's part of a row; zeros behind its end. */
 __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
 {
@@ -51,15 +49,6 @@ __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int
         else
             part[c] = ignis_pack<T>{};
     }
-}
-
-/*  Over lanes that are a multiple of from apart, within groups of to lanes. */
-template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)
-{
-#pragma unroll
-    for (int distance = from; distance < to; distance *= 2)
-        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
-    return x;
 }
 
 template <int G> struct findings {
