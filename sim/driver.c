@@ -98,6 +98,21 @@ typedef struct CUDA_MEMCPY2D {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+typedef union CUlaunchAttributeValue {
+    char pad[64];
+    int programmaticStreamSerializationAllowed;
+} CUlaunchAttributeValue;
+typedef struct CUlaunchAttribute {
+    int id;
+    char pad[4];
+    CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+typedef struct CUlaunchConfig {
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
 typedef struct CUipcMemHandle {
     char reserved[64];
 } CUipcMemHandle, CUipcEventHandle;
@@ -370,6 +385,7 @@ enum {
     X(cuTensorMapEncodeTiled, query, NEEDS_NOTHING) \
     X(cuTensorMapEncodeIm2col, query, NEEDS_NOTHING) \
     X(cuLaunchKernel, launch, NEEDS_HEALTHY) \
+    X(cuLaunchKernelEx, launch, NEEDS_HEALTHY) \
     X(cuLaunchCooperativeKernel, launch, NEEDS_HEALTHY)
 
 enum {
@@ -4662,6 +4678,8 @@ enum {
     FUNC_ATTRIBUTE_COUNT = 16
 };
 
+enum { LAUNCH_PROGRAMMATIC = 6 }; /* of CUlaunchAttributeID */
+
 SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
     BEGIN(cuFuncGetAttribute);
@@ -4947,6 +4965,22 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsign
     BEGIN(cuLaunchKernel);
     sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared};
     return leave(launch_kernel(function, launch, stream, params, extra));
+}
+
+/* Of attributes it knows programmatic stream serialization alone. A launch begins behind the others all the same, but one that never waits
+   for them, as it has to on a real device, is an error. */
+SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    BEGIN(cuLaunchKernelEx);
+    REQUIRE(config && (!config->numAttrs || config->attrs), ERROR_INVALID_VALUE);
+    sim_launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                         .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                         .dynamic_shared = config->sharedMemBytes};
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        REQUIRE((int)config->attrs[i].id == LAUNCH_PROGRAMMATIC, ERROR_NOT_SUPPORTED);
+        launch.must_wait = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    }
+    return leave(launch_kernel(function, launch, config->hStream, params, extra));
 }
 
 SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,

@@ -53,7 +53,8 @@
 #define MAX_THREADS 1024 /* of a block */
 #define MAX_WARPS (MAX_THREADS / SIM_WARP)
 #define MAX_BARRIERS 16
-#define MAX_WORKERS 16 /* keeps the number of stack mappings far below the kernel's limit */
+#define SHARED_GUARD 64 /* bytes behind dynamic shared memory that nobody may write */
+#define MAX_WORKERS 16  /* keeps the number of stack mappings far below the kernel's limit */
 #define GUARD_SIZE 4096
 #define SIGNAL_STACK_SIZE 65536
 #define RECRUIT_AFTER_NS 20000 /* a launch shorter than this is not worth waking another OS thread for */
@@ -209,6 +210,7 @@ typedef struct worker {
     sim_thread threads[MAX_THREADS];
     unsigned short order[MAX_THREADS];
     unsigned thread_count, started, live, current;
+    unsigned waited;    /* threads that have waited for earlier launches, each as often as it did */
     bool whole_block;   /* loop mode: the fiber runs all threads of the block in one call */
     unsigned box[2][3]; /* the threads it runs */
 
@@ -756,6 +758,8 @@ static void runtime_poll(const void *address, unsigned long long value)
         yield_to_others(w, false);
 }
 
+static void runtime_waited() { this_worker->waited++; }
+
 static sim_copies *runtime_copies(int grow)
 {
     worker *w = this_worker;
@@ -860,6 +864,7 @@ static sim_runtime runtime = {0,
                               runtime_yield,
                               runtime_fail,
                               runtime_poll,
+                              runtime_waited,
                               runtime_copies,
                               runtime_mbarrier_init,
                               runtime_mbarrier_arrive,
@@ -1106,15 +1111,35 @@ static int run_loop(worker *w)
     return w->failure;
 }
 
+/* Whether a block that has ended did what its launch promised, and left what lies behind its dynamic shared memory alone. */
+static int check_block(worker *w)
+{
+    size_t size = (size_t)w->block.dynamic_size, guard = size && !settings.sanitized ? SHARED_GUARD : 0;
+    for (size_t i = size; i < size + guard; i++)
+        if (w->dynamic_shared[i] != (char)0xFF) {
+            snprintf(w->text, sizeof w->text, "kernel %s, block (%u,%u,%u): wrote byte %zu of its dynamic shared memory, which has %zu",
+                     w->kernel->facts.name, w->block.index[0], w->block.index[1], w->block.index[2], i, size);
+            return w->failure = SIM_ILLEGAL_ADDRESS;
+        }
+    if (!w->job->launch->must_wait || w->waited >= w->thread_count)
+        return SIM_OK;
+    snprintf(w->text, sizeof w->text,
+             "kernel %s was launched to begin before earlier work has ended, and %u of %u threads of a block ran griddepcontrol.wait",
+             w->kernel->facts.name, w->waited, w->thread_count);
+    return w->failure = SIM_LAUNCH_FAILED;
+}
+
 static int run_block(worker *w, uint64_t index)
 {
     const job *j = w->job;
+    w->waited = 0;
     w->block.index[0] = (unsigned)(index % j->launch->grid[0]);
     w->block.index[1] = (unsigned)(index / j->launch->grid[0] % j->launch->grid[1]);
     w->block.index[2] = (unsigned)(index / j->launch->grid[0] / j->launch->grid[1]);
     w->block.stamp = ((uint64_t)w->number << 48) | ++w->stamp;
     if (w->block.dynamic_size) {
-        memset(w->dynamic_shared, 0xFF, w->block.dynamic_size); /* uninitialised floats read as NaN */
+        memset(w->dynamic_shared, 0xFF,
+               w->block.dynamic_size + (settings.sanitized ? 0 : SHARED_GUARD)); /* uninitialised floats read as NaN */
         if (__tsan_release)
             __tsan_release(&w->start_fence);
     }
@@ -1123,8 +1148,10 @@ static int run_block(worker *w, uint64_t index)
     w->async = w->block.tracked ? async_begin(w, (unsigned)w->kernel->facts.max_threads) : NULL;
     if (w->async)
         note_progress(w);
-    if ((j->kernel->entry->flags & SIM_KERNEL_LOOP) && settings.order == ORDER_FORWARD && !__tsan_create_fiber)
-        return run_loop(w);
+    if ((j->kernel->entry->flags & SIM_KERNEL_LOOP) && settings.order == ORDER_FORWARD && !__tsan_create_fiber) {
+        int failed = run_loop(w);
+        return failed ? failed : check_block(w);
+    }
     prepare_threads(w);
     int code = run_fibers(w);
     /* Blocks follow each other in the same shared memory: they must not look like racing with each other. */
@@ -1132,7 +1159,7 @@ static int run_block(worker *w, uint64_t index)
         __tsan_acquire(&w->end_fence);
         __tsan_release(&w->start_fence);
     }
-    return code;
+    return code ? code : check_block(w);
 }
 
 /* ------------------------------------------------------------------------------------------------- launches */
@@ -1157,12 +1184,12 @@ static void report_failure(worker *w, job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Dynamic shared memory of exactly the launch's size, so that the address sanitizer sees its end. */
+/* Dynamic shared memory of exactly the launch's size, so that the address sanitizer sees its end; without it, bytes behind its end tell. */
 static bool prepare_dynamic_shared(worker *w, size_t size)
 {
     if (size && (size > w->dynamic_size || settings.sanitized)) {
         void *memory;
-        if (posix_memalign(&memory, 1024, size))
+        if (posix_memalign(&memory, 1024, size + (settings.sanitized ? 0 : SHARED_GUARD)))
             return false;
         free(w->dynamic_shared);
         w->dynamic_shared = (char *)memory;

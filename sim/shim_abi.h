@@ -9,7 +9,7 @@
 #ifndef SIM_SHIM_ABI_H
 #define SIM_SHIM_ABI_H
 
-#define SIM_ABI_VERSION 3
+#define SIM_ABI_VERSION 4
 #define SIM_WARP 32
 
 enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
@@ -75,6 +75,7 @@ typedef struct sim_runtime {
     void (*fail)(int code, const char *text, sim_place at); /* ends the launch, does not return */
     /* Told of every ordered load; lets others run, in this block and in other processes, once it has seen the same before. */
     void (*poll)(const void *address, unsigned long long value);
+    void (*waited)(void);            /* for earlier work, by griddepcontrol.wait */
     sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with room for one more if `grow` */
 
     /* Of sm_90a, see hopper.h. Addresses are generic ones. */

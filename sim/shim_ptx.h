@@ -259,6 +259,7 @@ SIM_DEVICE void sim_ptx_lop3_b32(unsigned &d, unsigned a, unsigned b, unsigned c
     SIM_PTX_HALF2(mul, type, to, from, (a * b))                                                                       \
     SIM_PTX_HALF2(mul_rn, type, to, from, (a * b))                                                                    \
     SIM_PTX_HALF2(max, type, to, from, fmaxf(a, b))                                                                   \
+    SIM_PTX_HALF2(max_NaN, type, to, from, a != a || b != b ? sim_bits<float>(0x7fffffffu) : fmaxf(a, b))             \
     SIM_PTX_HALF2(min, type, to, from, fminf(a, b))                                                                   \
     SIM_DEVICE void sim_ptx_fma_rn_##type(unsigned short &d, unsigned short a, unsigned short b, unsigned short c)    \
     {                                                                                                                 \
@@ -491,7 +492,7 @@ SIM_DEVICE void sim_ptx_membar_gl() { __threadfence(); }
 SIM_DEVICE void sim_ptx_membar() { __threadfence_system(); } /* .sys, .cta */
 SIM_DEVICE void sim_ptx_prefetch(sim_address) {}
 SIM_DEVICE void sim_ptx_prefetchu(sim_address) {}
-SIM_DEVICE void sim_ptx_griddepcontrol_wait() {}
+SIM_DEVICE void sim_ptx_griddepcontrol_wait() { sim_rt->waited(); }
 SIM_DEVICE void sim_ptx_griddepcontrol_launch_dependents() {}
 SIM_DEVICE void sim_ptx_nanosleep_u32(unsigned ns) { __nanosleep(ns); }
 SIM_DEVICE void sim_ptx_trap(SIM_AT) { sim_fail(719, "trap", SIM_HERE); }

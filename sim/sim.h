@@ -77,6 +77,7 @@ typedef struct sim_launch {
     int warp_size;         /* 32 */
     int device;            /* for messages only */
     int together;          /* all blocks have to run at the same time: at most SIM_MAX_TOGETHER of them */
+    int must_wait;         /* each thread has to run griddepcontrol.wait: on a real device earlier work may still run before that */
 } sim_launch;
 
 /* Run one kernel to its end on the calling thread (blocks may be spread over the executor's own threads).

@@ -140,6 +140,17 @@ typedef struct fence_value {
     unsigned unused[12], flags, reserved[16];
 } fence_value;
 
+typedef struct launch_attribute {
+    int id, padding, value, rest[15];
+} launch_attribute;
+
+typedef struct launch_config {
+    unsigned grid[3], block[3], shared;
+    handle stream;
+    launch_attribute *attributes;
+    unsigned attribute_count;
+} launch_config;
+
 /* clang-format off */
 #define FUNCTIONS(X) \
     X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
@@ -164,6 +175,7 @@ typedef struct fence_value {
     X(cuFuncGetAttribute, (int *, int, handle)) X(cuFuncSetAttribute, (handle, int, int)) \
     X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
     X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
+    X(cuLaunchKernelEx, (const launch_config *, handle, void **, void **)) \
     X(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *)) X(cuGetErrorName, (int, const char **)) \
     X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) X(cuStreamIsCapturing, (handle, int *)) \
     X(cuThreadExchangeStreamCaptureMode, (int *)) X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \

@@ -561,6 +561,11 @@ static const char faults_text[] =
     "    uint4 v;\n"
     "    asm(\"ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(x + 1));\n"
     "    x[0] = v.x;\n"
+    "}\n"
+    "extern \"C\" __global__ void beyond(float *x, int n)\n"
+    "{\n"
+    "    extern __shared__ float s[];\n"
+    "    s[threadIdx.x] = x[0];\n"
     "}\n";
 
 static void test_faults(void)
@@ -599,6 +604,9 @@ static void test_faults(void)
         CHECK_HAS(failure, "division");
         CHECK(run(&b, "deep", 1, 1, 0, args) == SIM_LAUNCH_FAILED);
         CHECK_HAS(failure, "stack overflow");
+        CHECK(run(&b, "beyond", 1, 32, 128, args) == 0);
+        CHECK(run(&b, "beyond", 1, 33, 128, args) == SIM_ILLEGAL_ADDRESS);
+        CHECK_HAS(failure, "kernel beyond, block (0,0,0): wrote byte 128 of its dynamic shared memory, which has 128");
     }
     CHECK(run(&b, "fine", 1, 32, 0, args) == 0 && x[31] == 2);
     free(x);
